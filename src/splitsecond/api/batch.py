@@ -35,8 +35,8 @@ class BatchRun(msgspec.Struct, frozen=True, kw_only=True):
         arrived."""
         with self.path.open("rb") as file:
             for line in file:
-                found = msgspec.json.decode(line)
-                yield found["custom_id"], found["response"]["body"]
+                response = msgspec.json.decode(line)
+                yield response["custom_id"], response["response"]["body"]
 
 
 async def batch(
@@ -74,7 +74,7 @@ async def batch(
         else:
             expression, servers = expression_of(policy, servers)
             settings, model = await resolved_settings(expression, servers, processes), ROUTE
-        shown = BatchProgress(Console(stderr=True, quiet=not progress))
+        screen = BatchProgress(Console(stderr=True, quiet=not progress))
         session = BatchSession(
             Path(file),
             settings,
@@ -82,10 +82,10 @@ async def batch(
             model=model,
             most=concurrency,
             max_cost=max_cost,
-            on_progress=shown.update,
+            on_progress=screen.update,
         )
         async with simulated:
-            with shown.shown(len(session.items)):
+            with screen.shown(len(session.items)):
                 result = await session.run()
     return BatchRun(
         result=result,

@@ -73,8 +73,8 @@ async def capacity(
     second; with `sessions`, it is their number at a time. A target that is paid by the token needs
     `max_cost`. Raises as `bench` does.
     """
-    wanted = CapacitySettings(**_named([target]), **settings)
-    return await _measured(capacity_job, wanted, out, progress)
+    chosen = CapacitySettings(**_named([target]), **settings)
+    return await _measured(capacity_job, chosen, out, progress)
 
 
 @with_keywords(WatchSettings)
@@ -90,27 +90,27 @@ async def watch(
     The rounds are kept in the folder `out`; those that are there already count as past rounds.
     Raises as `bench` does.
     """
-    wanted = WatchSettings(**_named(targets), **settings)
-    at_least_one(times=wanted.times)
-    gates = [parse_gate(text) for text in wanted.fail_if]
-    every_ns = wanted.every_ns
+    chosen = WatchSettings(**_named(targets), **settings)
+    at_least_one(times=chosen.times)
+    gates = [parse_gate(text) for text in chosen.fail_if]
+    every_ns = chosen.every_ns
     with ExitStack() as started:
-        jobs = await in_thread(lambda: watch_jobs(wanted, started, Recorded.of(wanted)))
+        jobs = await in_thread(lambda: watch_jobs(chosen, started, Recorded.of(chosen)))
         rounds = Watch(
             jobs,
             Path(out),
             every_ns,
             _Listener(progress),
-            max_cost=wanted.max_cost,
+            max_cost=chosen.max_cost,
             gates=gates,
         )
-        async for each in rounds.rounds(wanted.times):
+        async for each in rounds.rounds(chosen.times):
             yield each
 
 
 class _Listener(WatchListener):
-    def __init__(self, shown: bool) -> None:
-        self._shown = shown
+    def __init__(self, visible: bool) -> None:
+        self._shown = visible
 
     def progress(self, meter: CostMeter) -> Progress:
         return _progress(self._shown, meter)
@@ -118,17 +118,17 @@ class _Listener(WatchListener):
 
 async def _measured(
     make_job: Callable[[Settings, ExitStack, Recorded], Job],
-    wanted: Settings,
+    settings: Settings,
     out: str | os.PathLike[str] | None,
-    shown: bool,
+    visible: bool,
 ) -> BenchRun:
     with ExitStack() as started:
-        job = await in_thread(lambda: make_job(wanted, started, Recorded.of(wanted)))
-        job.announced(wanted.max_cost)  # raises for an unknown price
-        meter = job.meter(wanted.max_cost)
+        job = await in_thread(lambda: make_job(settings, started, Recorded.of(settings)))
+        job.announced(settings.max_cost)  # raises for an unknown price
+        meter = job.meter(settings.max_cost)
         path = Path(out) if out is not None else Path("runs") / job.run_id
         with RunFolder.create(path) as folder:
-            measurement = Measurement(job, folder, meter, _progress(shown, meter))
+            measurement = Measurement(job, folder, meter, _progress(visible, meter))
             try:
                 await measurement.measure_or_discard()
             except (Fault, asyncio.CancelledError) as error:
@@ -140,8 +140,8 @@ async def _measured(
     return BenchRun(measurement.run, measurement.observations, path)
 
 
-def _progress(shown: bool, meter: CostMeter) -> Progress:
-    return LiveProgress(Console(stderr=True), lambda: meter.spent_usd) if shown else NoProgress()
+def _progress(visible: bool, meter: CostMeter) -> Progress:
+    return LiveProgress(Console(stderr=True), lambda: meter.spent_usd) if visible else NoProgress()
 
 
 def _named(targets: Sequence[str | Server]) -> dict[str, Any]:

@@ -166,8 +166,8 @@ async def _result(
 
 
 def _read(command: str, out: str, data: Path, html: Path | None) -> CommandResult:
-    found = msgspec.json.decode(data.read_bytes(), type=dict[str, Any])
-    return CommandResult(command, found, out, html.read_text("utf-8") if html else "")
+    document = msgspec.json.decode(data.read_bytes(), type=dict[str, Any])
+    return CommandResult(command, document, out, html.read_text("utf-8") if html else "")
 
 
 def _text(value: Any) -> str:

@@ -121,7 +121,7 @@ class Connection:
         """
         if self._router is None:
             raise RuntimeError("a connection is used inside `async with`")
-        asked = (
+        conversation = (
             [{"role": "user", "content": messages}] if isinstance(messages, str) else list(messages)
         )
         now_ns = clock.now_ns()
@@ -133,7 +133,7 @@ class Connection:
         )
         call = Call(
             id=uuid4().hex,
-            body={"messages": asked, "stream": True, **body},
+            body={"messages": conversation, "stream": True, **body},
             start_ns=now_ns,
             deadline_ns=None if timeout is None else now_ns + round(timeout * clock.NS_PER_S),
             watched=True,

@@ -103,10 +103,10 @@ def meanings(settings: type[RunSettings]) -> Iterator[tuple[Declared, str, str]]
     flags = {flag: each.field for each in declared.values() for flag in flags_of(each)}
     for each in declared.values():
         about = each.option
-        named = partial(FLAG.sub, partial(_named, flags | {about.metavar: each.field}))
-        words = named(about.default) if each.default in (None, "") else ""
+        with_names = partial(FLAG.sub, partial(_named, flags | {about.metavar: each.field}))
+        words = with_names(about.default) if each.default in (None, "") else ""
         unit = UNITS.get(about.metavar, "") if each.type is not str else ""
-        text = named((about.python or about.help).removesuffix(" Repeatable."))
+        text = with_names((about.python or about.help).removesuffix(" Repeatable."))
         yield each, words or repr(each.default), f"{text} In {unit}." if unit else text
 
 

@@ -34,10 +34,12 @@ async def what_if(
         "--config": "" if config is None else os.fspath(config), "--calls": "" if calls is None
         else str(calls),
     }  # fmt: skip
-    given = [text for name, value in options.items() if value for text in (name, value)]
+    arguments = [text for name, value in options.items() if value for text in (name, value)]
     policies = [policy] if isinstance(policy, str) else [*policy]
     flags = ["--any-load"] if any_load else []
-    _, out, errors = await run_command("what-if", "--json", "-", *given, *flags, "--", *policies)
+    _, out, errors = await run_command(
+        "what-if", "--json", "-", *arguments, *flags, "--", *policies
+    )
     if not out:
         raise command_failed("what_if", errors)
     return msgspec.json.decode(out, type=WhatIf)

@@ -35,9 +35,9 @@ class Estimate(float):
     ci95: Interval
 
     def __new__(cls, value: float, ci95: Interval) -> "Estimate":
-        made = super().__new__(cls, value)
-        made.ci95 = ci95
-        return made
+        estimate = super().__new__(cls, value)
+        estimate.ci95 = ci95
+        return estimate
 
     def __repr__(self) -> str:
         low, high = ("?" if bound is None else f"{bound:.4g}" for bound in self.ci95)
@@ -138,12 +138,12 @@ class BenchRun(Mapping[str, Row]):
         if isinstance(key, tuple):
             target, load = key
             name = f"{target}@{load if isinstance(load, str) else f'c{load}'}"
-            found = [self.rows[name]] if name in self.rows else []
+            matching = [self.rows[name]] if name in self.rows else []
         else:
-            found = [row for name, row in self.rows.items() if key in (name, row.target)]
-        if len(found) != 1:
-            raise KeyError(f"{key!r}: {len(found)} rows; the rows are {', '.join(self.rows)}")
-        return found[0]
+            matching = [row for name, row in self.rows.items() if key in (name, row.target)]
+        if len(matching) != 1:
+            raise KeyError(f"{key!r}: {len(matching)} rows; the rows are {', '.join(self.rows)}")
+        return matching[0]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.rows)
@@ -222,7 +222,7 @@ class BenchRun(Mapping[str, Row]):
         chosen = [o for o in self.observations if o.role in roles]
         in_sessions = any(o.turn for o in chosen)
 
-        def shown(figure: Figure) -> bool:
+        def is_shown(figure: Figure) -> bool:
             return in_sessions or figure.group != "Sessions"
 
         loads = {row.condition: (row.concurrency, row.rate) for row in self.rows.values()}
@@ -244,7 +244,7 @@ class BenchRun(Mapping[str, Row]):
             **{
                 each.name: partial(_value, each)
                 for each in FIGURES.values()
-                if each.per_request and shown(each)
+                if each.per_request and is_shown(each)
             },
             "input_tokens": lambda o: o.input_tokens,
             "output_tokens": lambda o: o.output_tokens,
@@ -301,8 +301,8 @@ def compare(
 
 
 def _side(runs: AnyRun | Sequence[AnyRun]) -> list[RunData]:
-    given: Sequence[AnyRun] = [runs] if isinstance(runs, BenchRun | str | os.PathLike) else runs
-    loaded = (run if isinstance(run, BenchRun) else load(run) for run in given)
+    all_runs: Sequence[AnyRun] = [runs] if isinstance(runs, BenchRun | str | os.PathLike) else runs
+    loaded = (run if isinstance(run, BenchRun) else load(run) for run in all_runs)
     return [RunData(run.findings, run.observations, name=str(run.path)) for run in loaded]
 
 

@@ -48,13 +48,15 @@ CHATGPT_URL = "https://chatgpt.com/backend-api/codex"
 def vendor_addresses(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the base URL of each vendor: the catalogue's, or that of the variable with which
     clients replace it."""
-    found = {}
+    addresses = {}
     for vendor, (variable, path, _) in _ADDRESSES.items():
         address = environment.get(variable, "").strip().rstrip("/")
         if address and "://" not in address:
             address = f"http://{address}"  # OLLAMA_HOST may be HOST:PORT
-        found[vendor] = address.removesuffix(path) + path if address else provider(vendor).base_url
-    return found
+        addresses[vendor] = (
+            address.removesuffix(path) + path if address else provider(vendor).base_url
+        )
+    return addresses
 
 
 def command_line(program: Sequence[str], origin: str) -> list[str]:
@@ -72,14 +74,14 @@ def client_variables(
     `keys`: also keys where none is set, for clients that refuse to start without one.
     """
     names = [name for variable, _, others in _ADDRESSES.values() for name in (variable, *others)]
-    found = {name: origin + _SUFFIXES.get(name, "") for name in names}
+    values = {name: origin + _SUFFIXES.get(name, "") for name in names}
     if keys:
         variables = [name for vendor in VENDORS for name in provider(vendor).api_key_env]
-        found |= {name: NO_KEY for name in variables if not environment.get(name)}
+        values |= {name: NO_KEY for name in variables if not environment.get(name)}
     if any(environment.get(name) for name in PROXIES):
         for name in ("NO_PROXY", "no_proxy"):
-            found[name] = ",".join(filter(None, [environment.get(name), "127.0.0.1"]))
-    return found
+            values[name] = ",".join(filter(None, [environment.get(name), "127.0.0.1"]))
+    return values
 
 
 KEY = "SPLITSECOND_KEY"
@@ -162,12 +164,12 @@ def agent_settings(agent: str, origin: str, route: str) -> str:
 
     Raises `CallerFault` for an unknown agent.
     """
-    found = _SETTINGS.get(agent)
-    if found is None:
-        known = f"Known: {', '.join(AGENTS)}."
+    settings_for = _SETTINGS.get(agent)
+    if settings_for is None:
+        agents = f"Known: {', '.join(AGENTS)}."
         raise CallerFault(
             f"--for: no settings are known for {agent!r}",
             kind="bad_option",
-            hint=nearest(agent, AGENTS) or known,
+            hint=nearest(agent, AGENTS) or agents,
         )
-    return found(origin, route)
+    return settings_for(origin, route)

@@ -58,5 +58,5 @@ def concluded(
 
 def _conditions(gates: Sequence[Gate], equivalences: Sequence[Equivalence]) -> str:
     absent = ", ".join(gate.text for gate in gates)
-    shown = ", ".join(each.text for each in equivalences)
-    return "; ".join(filter(None, [absent and f"none of {absent}", shown]))
+    equivalent = ", ".join(each.text for each in equivalences)
+    return "; ".join(filter(None, [absent and f"none of {absent}", equivalent]))

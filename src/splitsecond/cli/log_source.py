@@ -77,13 +77,13 @@ class LoggedTraffic:
     def targets(self, only: Sequence[str] = ()) -> list[str]:
         """Return the targets whose name contains one of `only`, or all targets. Raises
         `CallerFault` for none."""
-        named = [
+        names = [
             name for name in self._past.targets() if not only or any(text in name for text in only)
         ]
-        if not named:
+        if not names:
             what = f"target like {' or '.join(map(repr, only))}" if only else "request"
             raise CallerFault(f"the log has no {what}", kind="nothing_logged")
-        return named
+        return names
 
     def price(self, targets: Sequence[str]) -> Callable[[str], Price | None]:
         """Return the prices of targets by the configuration, or by the public list and the
@@ -101,8 +101,8 @@ class LoggedTraffic:
     def policy(self, route: str) -> Expression | None:
         """Return the policy of a route by the configuration; that of a target is the target. None:
         not known."""
-        known = None if self._settings is None else self._settings.routes.get(route)
-        return TargetName(route) if known is None and "/" in route else known
+        configured = None if self._settings is None else self._settings.routes.get(route)
+        return TargetName(route) if configured is None and "/" in route else configured
 
     def policies(self) -> Mapping[str, Policy]:
         return (
@@ -142,8 +142,8 @@ class LoggedTraffic:
                 yield columns
 
     def stated_costs(self, targets: Sequence[str]) -> list[StatedCost]:
-        found = self._past.stated_costs(self.since, self.until)
-        return [each for each in found if each.target in targets]
+        costs = self._past.stated_costs(self.since, self.until)
+        return [each for each in costs if each.target in targets]
 
     def sessions(self) -> list[LoggedSession]:
         return self._past.sessions(self.since, self.until)
@@ -152,10 +152,10 @@ class LoggedTraffic:
         return self._past.calls(self.since, self.until, session=session)
 
     def first(self) -> datetime:
-        found = self._past.first(self.since)
-        if found is None or found >= self.until:
+        began = self._past.first(self.since)
+        if began is None or began >= self.until:
             raise self.nothing()
-        return found
+        return began
 
     def export(self, folder: Path) -> ExportedLog:
         """Write these days as Parquet. Raises `CallerFault` without calls, or as `Past.export`."""
@@ -192,22 +192,22 @@ def speeds(
     Counts the targets whose name contains one of `only`, or all. `also` receives the same attempts.
     Raises `CallerFault` without calls.
     """
-    named = logged.targets(only)
+    names = logged.targets(only)
     period_h = period_hours((logged.until - logged.first()).total_seconds())
-    prices = logged.price(named)
+    prices = logged.price(names)
     traffic = ProductionTraffic(prices, by, period_h)
     targets = ProductionTraffic(prices, "target", period_h) if by in SIDES else traffic
-    for columns in logged.attempts(named if only else ()):
+    for columns in logged.attempts(names if only else ()):
         also(columns)
         traffic.add(columns)
         if targets is not traffic:
             targets.add(columns)
-    found = traffic.speeds(least)
-    if not found:
+    rows = traffic.speeds(least)
+    if not rows:
         raise logged.nothing()
     if by == "target":
-        return found, traffic.comparisons(found)
-    return found, targets.comparisons(targets.speeds(least), by) if by in SIDES else []
+        return rows, traffic.comparisons(rows)
+    return rows, targets.comparisons(targets.speeds(least), by) if by in SIDES else []
 
 
 def runs_log() -> Path:

@@ -26,10 +26,10 @@ RATES = ("input_usd", "output_usd", "cached_usd", "cache_write_usd")
 def full_address(text: str) -> str:
     """Return "HOST:PORT" as the URL of a server there, with the path ``/v1`` if it has none, and
     any other text as it is."""
-    found = _ADDRESS.fullmatch(text)
-    if found is None:
+    match = _ADDRESS.fullmatch(text)
+    if match is None:
         return text
-    name, address, path = found.groups()
+    name, address, path = match.groups()
     return f"{name}http://{address}{path if path.strip('/') else '/v1'}"
 
 
@@ -53,8 +53,10 @@ def servers(
             "--api-key-env": api_key_env,
             "--api-format": api_format,
         }
-        if given := [option for option, value in options.items() if value]:
-            raise CallerFault(f"{' and '.join(given)} needs --base-url with it", kind="bad_option")
+        if without_server := [option for option, value in options.items() if value]:
+            raise CallerFault(
+                f"{' and '.join(without_server)} needs --base-url with it", kind="bad_option"
+            )
     if name and len(base_urls) > 1:
         raise wrong("--name", name, "--base-url NAME=URL for each of several servers")
     urls: dict[str, str] = {}
@@ -99,7 +101,7 @@ def prices(
     """Return the prices of --price, --price-per-hour and --owned by target; "" has the price of all
     other targets."""
     today = clock.wall_time().date().isoformat()
-    found: dict[str, Price] = {}
+    by_target: dict[str, Price] = {}
     for option, texts in (
         ("--price", per_token),
         ("--price-per-hour", per_hour),
@@ -107,33 +109,35 @@ def prices(
     ):
         for text in texts:
             target, _, figures = text.rpartition("=")
-            before = found.get(target, Price(as_of=today, source="the command line"))
+            before = by_target.get(target, Price(as_of=today, source="the command line"))
             if option == "--price":
                 rates = _figures(option, text, figures, 2, len(RATES))
-                found[target] = replace(before, **dict(zip(RATES, rates, strict=False)))
+                by_target[target] = replace(before, **dict(zip(RATES, rates, strict=False)))
             elif option == "--owned":
                 machine = _ownership(text, figures)
-                found[target] = replace(before, per_hour_usd=machine.usd_per_hour, owned=machine)
+                by_target[target] = replace(
+                    before, per_hour_usd=machine.usd_per_hour, owned=machine
+                )
             else:
-                found[target] = replace(
+                by_target[target] = replace(
                     before, per_hour_usd=_figures(option, text, figures, 1, 1)[0]
                 )
-    return found
+    return by_target
 
 
 def _ownership(text: str, figures: str) -> Ownership:
-    known = machines()
+    by_name = machines()
     name, _, others = figures.partition(",")
-    if name in known:
+    if name in by_name:
         life, kwh = others.split(",") if others.count(",") == 1 else ("", "")
-        figures = f"{known[name].purchase_usd:g},{life},{known[name].watts:g},{kwh}"
+        figures = f"{by_name[name].purchase_usd:g},{life},{by_name[name].watts:g},{kwh}"
     try:
         purchase, years, watts, kwh_usd = map(float, figures.split(","))
     except ValueError:
         purchase = years = watts = kwh_usd = -1.0
     if not (0 <= purchase < 1e9 and 0 < years <= 100 and 0 <= watts < 1e7 and 0 <= kwh_usd < 1e3):
         expected = (
-            f"USD,YEARS,WATTS,USD/KWH such as 1500,3,450,0.15, or {' or '.join(known)} "
+            f"USD,YEARS,WATTS,USD/KWH such as 1500,3,450,0.15, or {' or '.join(by_name)} "
             "with YEARS,USD/KWH"
         )
         raise wrong("--owned", text, f"{expected}; for one target TARGET=…")
@@ -142,28 +146,28 @@ def _ownership(text: str, figures: str) -> Ownership:
 
 def _figures(option: str, text: str, figures: str, least: int, most: int) -> list[float]:
     try:
-        found = [float(figure) for figure in figures.split(",")]
+        numbers = [float(figure) for figure in figures.split(",")]
     except ValueError:
-        found = []
-    if not (least <= len(found) <= most and all(0 <= figure < 1e9 for figure in found)):
+        numbers = []
+    if not (least <= len(numbers) <= most and all(0 <= figure < 1e9 for figure in numbers)):
         expected = (
             "US dollars per hour, such as 2.69"
             if most == 1
             else "INPUT,OUTPUT[,CACHED[,CACHE WRITE]] in US dollars"
         )
         raise wrong(option, text, f"{expected}; for one target TARGET=…")
-    return found
+    return numbers
 
 
 def tokens(text: str, option: str) -> int:
     scale = {"k": 1_000, "m": 1_000_000}.get(text[-1:].lower(), 1)
     try:
-        found = round(float(text[:-1] if scale > 1 else text) * scale)
+        count = round(float(text[:-1] if scale > 1 else text) * scale)
     except (ValueError, OverflowError):
-        found = 0
-    if found < 1:
+        count = 0
+    if count < 1:
         raise wrong(option, text, "a number of tokens such as 512, 8k or 1M")
-    return found
+    return count
 
 
 def calls_per_day(text: str) -> float:
@@ -202,9 +206,9 @@ def workloads(
         return [
             NamedWorkload(name=part, input_tokens=tokens(part, "--input-tokens")) for part in parts
         ]
-    known = BUILT_IN | (read_workloads(file) if file else {})
-    found = [known[one_of("--workload", name, tuple(known))] for name in names]
-    return found if keep_rate else [replace(each, rate=None) for each in found]
+    by_name = BUILT_IN | (read_workloads(file) if file else {})
+    chosen = [by_name[one_of("--workload", name, tuple(by_name))] for name in names]
+    return chosen if keep_rate else [replace(each, rate=None) for each in chosen]
 
 
 def _batches_or_efforts(
@@ -226,5 +230,5 @@ def _batches_or_efforts(
 
 def efforts(text: str) -> list[str]:
     """Parse ``low`` or ``low,high``. Raises `CallerFault` for an unknown level."""
-    found = [part.strip() for part in text.split(",") if part.strip()]
-    return [one_of("--reasoning-effort", each, EFFORTS) for each in found]
+    levels = [part.strip() for part in text.split(",") if part.strip()]
+    return [one_of("--reasoning-effort", each, EFFORTS) for each in levels]

@@ -115,6 +115,6 @@ Markdown = Annotated[
 ]
 
 
-def config_file(named: Path | None) -> Path | None:
-    """Return `named`, otherwise the default file, or None if that does not exist."""
-    return named or (CONFIG if CONFIG.exists() else None)
+def config_file(path: Path | None) -> Path | None:
+    """Return `path`, otherwise the default file, or None if that does not exist."""
+    return path or (CONFIG if CONFIG.exists() else None)

@@ -56,10 +56,10 @@ def piloted(options: Options, server: Server) -> tuple[Options, str]:
     pilot fails."""
     headers = HEADERS.read(options.header or [], "--header")
     try:
-        found = asyncio.run(_pilot(with_model(server, headers), headers))
+        pilot = asyncio.run(_pilot(with_model(server, headers), headers))
     except Fault:
         return options, ""  # the run meets the same fault and reports it
-    return (options, "") if found is None else decided(options, found)
+    return (options, "") if pilot is None else decided(options, pilot)
 
 
 def decided(options: Options, pilot: Pilot) -> tuple[Options, str]:

@@ -31,8 +31,12 @@ def is_plan(name: str) -> bool:
 def planned(options: Chosen) -> Chosen:
     """Return the options with those of a plan file, if the only target is the name of one. Raises
     as `with_plan` does."""
-    named = options.named_targets
-    return with_plan(options, Path(named[0])) if len(named) == 1 and is_plan(named[0]) else options
+    targets = options.named_targets
+    return (
+        with_plan(options, Path(targets[0]))
+        if len(targets) == 1 and is_plan(targets[0])
+        else options
+    )
 
 
 def with_plan(options: Chosen, path: Path) -> Chosen:
@@ -45,18 +49,18 @@ def with_plan(options: Chosen, path: Path) -> Chosen:
         file_faults(f"cannot read {path}", kind="bad_plan"),
         content_faults(str(path), kind="bad_plan", hint=HINT),
     ):
-        found = msgspec.toml.decode(path.read_text("utf-8"))
-    known = options.declared()
-    names = {each.key: name for name, each in known.items()}
-    measured = "targets" if "targets" in known else "target"
-    changes: dict[str, Any] = {measured: known[measured].default}
-    for key, value in found.items():
+        plan = msgspec.toml.decode(path.read_text("utf-8"))
+    declared = options.declared()
+    names = {each.key: name for name, each in declared.items()}
+    measured = "targets" if "targets" in declared else "target"
+    changes: dict[str, Any] = {measured: declared[measured].default}
+    for key, value in plan.items():
         name = names.get(key.replace("_", "-"), "")
         if not name or name in LEFT_OUT:
             hint = f"{nearest(key, names)} {HINT}".lstrip()
             raise CallerFault(f"{path}: {key} is no option of a plan", kind="bad_plan", hint=hint)
-        if name == measured or getattr(options, name) == known[name].default:
-            changes[name] = _read(f"{path}: {key}", value, known[name].kind)
+        if name == measured or getattr(options, name) == declared[name].default:
+            changes[name] = _read(f"{path}: {key}", value, declared[name].kind)
     return options.replaced(**changes)
 
 

@@ -62,15 +62,15 @@ class LoggedRoute:
 
 
 def _route(logged: LoggedTraffic, route: str) -> str:
-    known = dict(logged.routes())
-    if not known:
+    calls_by_route = dict(logged.routes())
+    if not calls_by_route:
         raise logged.nothing()
-    if route and route not in known:
-        hint = f"{nearest(route, known)} There are: {', '.join(known)}.".lstrip()
+    if route and route not in calls_by_route:
+        hint = f"{nearest(route, calls_by_route)} There are: {', '.join(calls_by_route)}.".lstrip()
         raise CallerFault(
             f"the log has no calls to a route {route!r}", kind="unknown_route", hint=hint
         )
-    return route or next(iter(known))
+    return route or next(iter(calls_by_route))
 
 
 GOALS = {
@@ -119,15 +119,15 @@ def propose_policy(
             kind="nothing_logged",
             hint="Send another target a share of the calls for a week: what-if --explore 1%.",
         )
-    found = propose(replayed.what_if(policies, any_load=any_load), by)
+    proposal = propose(replayed.what_if(policies, any_load=any_load), by)
 
-    output.show(found, partial(figure_rows, found.answer), partial(print_proposal, found))
+    output.show(proposal, partial(figure_rows, proposal.answer), partial(print_proposal, proposal))
 
 
-def figure_rows(found: WhatIf) -> list[dict[str, object]]:
+def figure_rows(replay: WhatIf) -> list[dict[str, object]]:
     """Return the figures of all policies, for CSV."""
     return [
         {"policy": each.policy, **to_builtins(figure)}
-        for each in found.answers
+        for each in replay.answers
         for figure in each.figures
     ]

@@ -106,17 +106,17 @@ class Options:
 def _declared(kind: type[Options]) -> Mapping[str, CommandOption]:
     settings = options_of(kind.of)
     hints = get_type_hints(kind, include_extras=True)
-    found: dict[str, CommandOption] = {}
+    options: dict[str, CommandOption] = {}
     for each in kind.__mro__:
         own = vars(each)
         for name in own.get("__annotations__", {}):
             if get_origin(hints[name]) is Annotated:
-                found.setdefault(name, _own(name, hints[name], getattr(kind, name)))
+                options.setdefault(name, _own(name, hints[name], getattr(kind, name)))
         for field in vars(own["of"])["__annotations__"] if "of" in own else ():
             setting = settings.get(field)
             if setting and setting.option.panel and field not in kind.left_out:
-                found.setdefault(setting.option.name or field, _of_setting(setting))
-    return found
+                options.setdefault(setting.option.name or field, _of_setting(setting))
+    return options
 
 
 def _own(name: str, hint: Any, default: Any) -> CommandOption:
@@ -218,18 +218,18 @@ class RunOptions(Options):
         return kind(**(values | parsed))
 
     def recorded(self, *, input_tokens: int | str | None = None, plan: str = "") -> Recorded:
-        given = {
+        values = {
             name: str(value) if isinstance(value, Path) else value
             for name, value in vars(self).items()
         }
-        given["input_tokens"] = input_tokens or self.input_tokens or 512
-        if given.get("sessions"):  # which say how long their prompts are
-            del given["input_tokens"]
+        values["input_tokens"] = input_tokens or self.input_tokens or 512
+        if values.get("sessions"):  # which say how long their prompts are
+            del values["input_tokens"]
         return Recorded(
             command=["splitsecond", *sys.argv[1:]],
             settings={
                 name: value
-                for name, value in given.items()
+                for name, value in values.items()
                 if isinstance(value, str | int | float | list)
             },
             plan=plan,
@@ -340,8 +340,8 @@ def _name_flags(fault: CallerFault, options: Mapping[str, CommandOption]) -> Non
         fault.message = flag + fault.message.removeprefix(fault.param)
         fault.param = flag
 
-    def named(match: re.Match[str]) -> str:
+    def flag_of(match: re.Match[str]) -> str:
         each = by_field.get(match[1])
         return match[0] if each is None else f"{each.flag} {each.info.metavar}"
 
-    fault.message = re.sub("`([a-z_]+)`", named, fault.message)
+    fault.message = re.sub("`([a-z_]+)`", flag_of, fault.message)

@@ -41,8 +41,8 @@ def answer_of(address: str, path: str, key_env: str, *, post: bool = False) -> b
     try:
         request = urllib.request.Request(f"{address}{path}", body, headers)
         with direct.open(request, timeout=WAIT_S) as answer:
-            found: bytes = answer.read()
-            return found
+            content: bytes = answer.read()
+            return content
     except urllib.error.HTTPError as error:
         with error:
             text = error.read(4000).decode("utf-8", "replace")

@@ -33,11 +33,14 @@ HEADINGS = {
 }
 
 
-def route_in_words(found: WhatIf | SplitComparison) -> str:
+def route_in_words(comparison: WhatIf | SplitComparison) -> str:
     since, until = (
-        datetime.fromtimestamp(each / 1e6, UTC) for each in (found.since_us, found.until_us)
+        datetime.fromtimestamp(each / 1e6, UTC)
+        for each in (comparison.since_us, comparison.until_us)
     )
-    return f"Route {printable(found.route)}, {since:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M} UTC"
+    return (
+        f"Route {printable(comparison.route)}, {since:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M} UTC"
+    )
 
 
 def figures_table(numbers: tuple[str, str], *words: str) -> Table:
@@ -51,70 +54,77 @@ def figures_table(numbers: tuple[str, str], *words: str) -> Table:
     return table
 
 
-def print_what_if(found: WhatIf, console: Console) -> None:
-    _print_identity(found.identity, console)
+def print_what_if(replay: WhatIf, console: Console) -> None:
+    _print_identity(replay.identity, console)
     console.print()
-    replayed = counted_as(found.calls, "call")
-    if found.logged_calls > found.replayed_calls:
-        replayed += f" of {found.logged_calls:,}, in whole hours that are evenly spread"
-    print_item(console, "", f"{route_in_words(found)}: {replayed}")
-    print_item(console, "", f"Today: {printable(found.today)}")
-    if found.unpriced:
+    replayed = counted_as(replay.calls, "call")
+    if replay.logged_calls > replay.replayed_calls:
+        replayed += f" of {replay.logged_calls:,}, in whole hours that are evenly spread"
+    print_item(console, "", f"{route_in_words(replay)}: {replayed}")
+    print_item(console, "", f"Today: {printable(replay.today)}")
+    if replay.unpriced:
         print_item(
             console,
             "",
-            f"Cost: not known, because {printable(' and '.join(found.unpriced))} have no price.",
+            f"Cost: not known, because {printable(' and '.join(replay.unpriced))} have no price.",
         )
-    for each in found.answers:
+    for each in replay.answers:
         console.print()
         _print_answer(each, console)
 
 
-def print_proposal(found: Proposal, console: Console) -> None:
-    _print_identity(found.answer.identity, console)
-    if not found.answer.identity.agrees:
+def print_proposal(proposal: Proposal, console: Console) -> None:
+    _print_identity(proposal.answer.identity, console)
+    if not proposal.answer.identity.agrees:
         return
-    figure, tried = HEADINGS[found.by], counted_as(len(found.answer.answers), "policy", "policies")
+    figure, tried = (
+        HEADINGS[proposal.by],
+        counted_as(len(proposal.answer.answers), "policy", "policies"),
+    )
     console.print()
-    if found.policy:
-        best = next(each for each in found.answer.answers if each.policy == found.policy)
+    if proposal.policy:
+        best = next(each for each in proposal.answer.answers if each.policy == proposal.policy)
         words = f"Of {tried}, this one surely improves {figure} most for route"
-        print_item(console, "", f"{words} {printable(found.answer.route)}:")
+        print_item(console, "", f"{words} {printable(proposal.answer.route)}:")
         console.print()
         _print_answer(best, console)
     else:
         print_item(console, "", f"None of {tried} surely improves {figure}: keep today's.")
     console.print()
-    for each in found.answer.answers:
-        if each.policy != found.policy:
-            text = f"{printable(each.policy)}: {_outcome(each, found)}"
+    for each in proposal.answer.answers:
+        if each.policy != proposal.policy:
+            text = f"{printable(each.policy)}: {_outcome(each, proposal)}"
             print_item(console, "  ", text, "dim")
 
 
-def _outcome(answer: PolicyAnswer, found: Proposal) -> str:
+def _outcome(answer: PolicyAnswer, proposal: Proposal) -> str:
     if answer.refused:
         return f"no answer: {answer.refused}"
-    figure = next((each for each in answer.figures if each.name == found.by), None)
+    figure = next((each for each in answer.figures if each.name == proposal.by), None)
     words = MISSING if figure is None else _difference(figure)
-    return f"{words}; {found.refused[answer.policy]}" if answer.policy in found.refused else words
+    return (
+        f"{words}; {proposal.refused[answer.policy]}"
+        if answer.policy in proposal.refused
+        else words
+    )
 
 
-def print_exploration(found: Exploration, route: str, console: Console) -> None:
-    print_item(console, "", f"To replay {printable(found.policy)}, route this for a week:")
-    console.print(Text(f"  {printable(route)}: {printable(found.route)}", "cyan"), soft_wrap=True)
-    names = " and ".join(found.explored)
+def print_exploration(plan: Exploration, route: str, console: Console) -> None:
+    print_item(console, "", f"To replay {printable(plan.policy)}, route this for a week:")
+    console.print(Text(f"  {printable(route)}: {printable(plan.route)}", "cyan"), soft_wrap=True)
+    names = " and ".join(plan.explored)
     print_item(
         console,
         "",
-        f"About {found.per_day:,.0f} calls a day then go to {printable(names)}, whatever happened "
-        f"before. With them, {percent(found.coverage)} of the calls rest on at least 20 similar "
+        f"About {plan.per_day:,.0f} calls a day then go to {printable(names)}, whatever happened "
+        f"before. With them, {percent(plan.coverage)} of the calls rest on at least 20 similar "
         "attempts within an hour.",
     )
-    if found.coverage < 0.8:
+    if plan.coverage < 0.8:
         more = (
             "No share up to 50% is enough"
-            if found.needed is None
-            else f"{percent(found.needed)} would be enough"
+            if plan.needed is None
+            else f"{percent(plan.needed)} would be enough"
         )
         print_item(console, "", f"{more} for 80% of the calls.", "yellow")
 

@@ -138,9 +138,9 @@ def server_process(
         ) as process,
     ):
         try:
-            found, ended = _first_lines(process, lines, ready_s)
-            if len(found) == lines:
-                yield ServerProcess(process.pid, found)
+            first_lines, ended = _first_lines(process, lines, ready_s)
+            if len(first_lines) == lines:
+                yield ServerProcess(process.pid, first_lines)
             else:
                 if ended:
                     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -148,7 +148,7 @@ def server_process(
                 errors.seek(0)
                 yield ServerProcess(
                     process.pid,
-                    found,
+                    first_lines,
                     process.poll(),
                     errors.read().decode("utf-8", "replace").strip(),
                 )

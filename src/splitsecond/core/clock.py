@@ -65,8 +65,8 @@ def wall_offset_ns() -> int:
     The process can be interrupted between reading the two clocks, which must not shift what is
     dated: two moments more than a microsecond apart keep their order.
     """
-    took, offset = _shortest_reading()
-    return offset + took // 2
+    duration_ns, offset = _shortest_reading()
+    return offset + duration_ns // 2
 
 
 def _shortest_reading() -> tuple[int, int]:

@@ -9,7 +9,7 @@ Key = TypeVar("Key")
 
 
 def grouped(items: Iterable[T], key: Callable[[T], Key]) -> defaultdict[Key, list[T]]:
-    found: defaultdict[Key, list[T]] = defaultdict(list)
+    groups: defaultdict[Key, list[T]] = defaultdict(list)
     for item in items:
-        found[key(item)].append(item)
-    return found
+        groups[key(item)].append(item)
+    return groups

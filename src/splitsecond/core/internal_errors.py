@@ -94,8 +94,8 @@ def causes(error: BaseException) -> list[BaseException]:
 
 def first_fault(group: BaseExceptionGroup) -> BaseException:
     """Return the first `Fault` in a group, or the first exception if it has none."""
-    found = causes(group)
-    return next((each for each in found if isinstance(each, Fault)), found[0])
+    exceptions = causes(group)
+    return next((each for each in exceptions if isinstance(each, Fault)), exceptions[0])
 
 
 def _report_of_loop(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -74,7 +74,7 @@ class ArrayElements:
     def _element(self) -> Any:
         while True:
             try:
-                found, end = _DECODER.raw_decode(self._buffer, self._at)
+                element, end = _DECODER.raw_decode(self._buffer, self._at)
             except (ValueError, RecursionError) as error:  # perhaps it is only incomplete
                 if isinstance(error, RecursionError) or not self._more():
                     self._refuse(getattr(error, "msg", str(error)))
@@ -83,11 +83,11 @@ class ArrayElements:
             if end == len(self._buffer) and self._more():  # a number may go on
                 continue
             try:
-                check_encodable(found)
+                check_encodable(element)
             except ValueError as error:
                 self._refuse(str(error))
             self._skip(self._at + length)
-            return found
+            return element
 
     def _skip(self, end: int) -> None:
         self._line += self._buffer.count("\n", self._at, end)

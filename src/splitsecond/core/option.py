@@ -70,18 +70,18 @@ class Declared(NamedTuple):
 def options_of(settings: type[Struct]) -> dict[str, Declared]:
     """Return the options that settings declare, by field: those of a subclass before those of its
     bases."""
-    known = {each.name: each for each in fields(settings)}
-    found: dict[str, Declared] = {}
+    by_name = {each.name: each for each in fields(settings)}
+    options: dict[str, Declared] = {}
     for kind in settings.__mro__:
         for name in vars(kind).get("__annotations__", {}):
-            field = known.get(name)
+            field = by_name.get(name)
             for option in getattr(field and field.type, "__metadata__", ()):
                 if field is not None and isinstance(option, Option):
                     factory = field.default_factory
                     default = field.default if factory is NODEFAULT else factory()
                     declared = Declared(name, field.type.__origin__, default, option)
-                    found.setdefault(name, declared)
-    return found
+                    options.setdefault(name, declared)
+    return options
 
 
 def flags_of(declared: Declared) -> Sequence[str]:

@@ -69,6 +69,6 @@ def redacted(value: Any, secrets: Sequence[str] = ()) -> Any:
     return value
 
 
-def _marked(found: re.Match[str]) -> str:
-    kept = found["user"] or found["query"] or found["named"] or ""
-    return kept + MARK
+def _marked(match: re.Match[str]) -> str:
+    prefix = match["user"] or match["query"] or match["named"] or ""
+    return prefix + MARK

@@ -43,10 +43,10 @@ def has_too_many_values(*fields: bytes | memoryview | Raw) -> bool:
     if not may_have_too_many_values(*views):
         return False
     marks = (match[0] for each in views for match in _MARKS.finditer(each))
-    found = len(views)
+    count = len(views)
     for mark in marks:
-        found += mark in _BEFORE_VALUES
-        if found > MAX_VALUES:
+        count += mark in _BEFORE_VALUES
+        if count > MAX_VALUES:
             return True
     return False
 
@@ -78,8 +78,8 @@ def converted(place: str, value: Any, shape: type[T], fault: MakeFault) -> T:
         raise fault(place, parser_words(error), "") from None
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(dict.fromkeys(known)), n=2, cutoff=0.5)
+def nearest(name: str, possible: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(dict.fromkeys(possible)), n=2, cutoff=0.5)
     return f"Did you mean {' or '.join(near)}?" if near else ""
 
 

@@ -120,8 +120,8 @@ def evidence(
         else f"95% interval {' to '.join(interval)}"
     )
     parts = [moved, between, "" if p_value is None or short else chance(p_value)]
-    known = ", ".join(part for part in parts if part)
-    return f" ({known})" if known else ""
+    words = ", ".join(part for part in parts if part)
+    return f" ({words})" if words else ""
 
 
 def span(low: str, high: str) -> str:
@@ -132,9 +132,9 @@ def span(low: str, high: str) -> str:
 
 
 def in_a_line(before: str, parts: Sequence[str]) -> str:
-    for shown in range(len(parts), 0, -1):
-        more = f" and {len(parts) - shown} more" if shown < len(parts) else ""
-        line = f"{before}{', '.join(parts[:shown])}{more}."
+    for count in range(len(parts), 0, -1):
+        more = f" and {len(parts) - count} more" if count < len(parts) else ""
+        line = f"{before}{', '.join(parts[:count])}{more}."
         if len(line) <= LINE:
             break
     return line

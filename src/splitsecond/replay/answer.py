@@ -177,18 +177,20 @@ def what_if(
             kind="nothing_logged",
             hint="Look further back with --since.",
         )
-    found = Comparison(logged, info, any_load=any_load, route=route, sent=sent)
-    found.clusters = _clusters(logged, today)
+    comparison = Comparison(logged, info, any_load=any_load, route=route, sent=sent)
+    comparison.clusters = _clusters(logged, today)
     for policy in (today, *policies):
-        check_policy(policy, found.asked)
-    identity = found.identity(today)
+        check_policy(policy, comparison.asked)
+    identity = comparison.identity(today)
     answers = []
     if identity.agrees:
         count, twice = len(policies), replays_of_each(logged) > 1
         jobs = [(each, own) for own in (True, False)[: 1 + twice] for each in policies]
-        made = found.replays(jobs)
+        replayed = comparison.replays(jobs)
         answers = [
-            found.answer(repr(each), made[place], made[count + place] if twice else None)
+            comparison.answer(
+                repr(each), replayed[place], replayed[count + place] if twice else None
+            )
             for place, each in enumerate(policies)
         ]
         figures = adjusted({each.policy: each.figures for each in answers if not each.refused})
@@ -196,7 +198,7 @@ def what_if(
     return WhatIf(
         route=route,
         today=repr(today),
-        calls=found.calls,
+        calls=comparison.calls,
         replayed_calls=len(logged.calls.came_us),
         logged_calls=len(logged.calls.came_us) if logged_calls is None else logged_calls,
         since_us=int(logged.calls.came_us[0]),
@@ -213,8 +215,8 @@ def what_if(
 
 def replays_of_each(logged: RequestColumns) -> int:
     """Return the number of replays of each policy: two if the log has the probabilities."""
-    known = logged.calls.choice_ppm > 0
-    return 2 if len(known) and known.mean() >= MIN_KNOWN else 1
+    has_chance = logged.calls.choice_ppm > 0
+    return 2 if len(has_chance) and has_chance.mean() >= MIN_KNOWN else 1
 
 
 def _clusters(logged: RequestColumns, today: Expression) -> Integers:
@@ -225,12 +227,12 @@ def _clusters(logged: RequestColumns, today: Expression) -> Integers:
     return logged.calls.client if by_key else logged.calls.session
 
 
-def check_policy(policy: Expression, asked: Sequence[str]) -> None:
+def check_policy(policy: Expression, logged_targets: Sequence[str]) -> None:
     """Raise `CallerFault` if the calls of a log with attempts at these targets cannot be replayed
     through `policy`."""
     if why := _unreplayable(policy):
         raise CallerFault(f"{policy!r} cannot be replayed: {why}", kind="not_replayable")
-    if missing := [name for name in targets(policy) if name not in asked]:
+    if missing := [name for name in targets(policy) if name not in logged_targets]:
         words = f"the log has no attempt at {' or '.join(missing)} for this route"
         hint = "Send it a small share of the calls for a week: see --explore 1%."
         raise CallerFault(words, kind="never_asked", hint=hint)
@@ -283,16 +285,19 @@ class Comparison:
 
     def identity(self, today: Expression) -> Identity:
         own, drawn = self.replays([(today, True), (today, False)])
-        known, covered = self.covered(own, check_load=False), self.covered(drawn, check_load=False)
+        own_covered, covered = (
+            self.covered(own, check_load=False),
+            self.covered(drawn, check_load=False),
+        )
         coverage = self._coverage(drawn, covered)
-        if min(known.sum(), covered.sum()) < MIN_CALLS:
+        if min(own_covered.sum(), covered.sum()) < MIN_CALLS:
             return Identity(
                 figures=[],
                 drawn=[],
                 coverage=coverage,
                 differs=["too few calls with similar attempts"],
             )
-        figures = self._changes(own, known)
+        figures = self._changes(own, own_covered)
         by_draws = self._changes(drawn, covered)
         doubt = DOUBT / (len(figures) + len(by_draws))  # of all figures together (Bonferroni)
         differs = [each.name for each in figures if not _agrees(each, doubt)]
@@ -384,12 +389,12 @@ class Comparison:
         """Return the figures; without those of slow calls if too many slow times are hidden behind
         lost races."""
         outcomes = self._outcomes(replayed)
-        found = changes(self._today, outcomes, covered, self.clusters, self._logged.targets)
+        figures = changes(self._today, outcomes, covered, self.clusters, self._logged.targets)
         if ((replayed.basis == Basis.SLOWER) & ~self._left).sum() <= MAX_HIDDEN * self.calls:
-            return found
+            return figures
         return [
             FigureChange(name=each.name, today=each.today) if each.name in TAILS else each
-            for each in found
+            for each in figures
         ]
 
     def covered(self, replayed: ReplayedCalls, *, check_load: bool = True) -> Mask:
@@ -404,11 +409,11 @@ class Comparison:
     def _overloaded(self, replayed: ReplayedCalls) -> Mask:
         """Return which calls were at a target when it had more calls than in any such time of the
         log."""
-        logged, found = self._logged.attempts, np.zeros(len(self._logged.calls.came_us), bool)
+        logged, overloaded = self._logged.attempts, np.zeros(len(self._logged.calls.came_us), bool)
         begun_us = self._logged.calls.came_us[logged.call] + self._history.begin_ns // 1000
         call, target, at_us = replayed.attempts
         if not len(at_us):
-            return found
+            return overloaded
         first = int(min(begun_us.min(), at_us.min())) // LOAD_US
         for number in range(len(self._logged.targets)):
             here = target == number
@@ -418,8 +423,8 @@ class Comparison:
             most = int(counts.max(initial=0))
             most += 1 + round(2 * most**0.5)  # as many may come by chance
             periods = at_us[here] // LOAD_US - first
-            found[call[here][np.bincount(periods)[periods] > most]] = True
-        return found
+            overloaded[call[here][np.bincount(periods)[periods] > most]] = True
+        return overloaded
 
     def _coverage(self, replayed: ReplayedCalls, covered: Mask) -> Coverage:
         out = ~covered & ~self._left

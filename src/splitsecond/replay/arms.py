@@ -255,7 +255,7 @@ class _Compared:
         over_time = self._by_periods()
         few = min(effective for _, effective in self.units) < MANY_UNITS
         by_chance = self._by_chance() if few else {}
-        found = {}
+        tests = {}
         for place, name in enumerate(FIGURES):
             first, second = (_scaled(name, each[place]) for each in self.figures)
             own = [
@@ -270,8 +270,8 @@ class _Compared:
             error = math.sqrt(sum(own))
             if over_time[place] > error:
                 error, freedom = float(over_time[place]), PERIODS - 1
-            found[name] = _Test(second - first, error, freedom, by_chance.get(name, np.empty(0)))
-        return found
+            tests[name] = _Test(second - first, error, freedom, by_chance.get(name, np.empty(0)))
+        return tests
 
     def _figures(self, which: Mask) -> Floats:
         """Return `FIGURES` of the calls `which`; all but the last without those that the client
@@ -303,11 +303,11 @@ class _Compared:
         period[both] = np.arange(int(both.sum())) * PERIODS // int(both.sum())
         without = []
         for each in range(PERIODS):
-            kept = period != each
-            first, second = (self._scaled_figures(arm & kept) for arm in self._arms)
+            rest = period != each
+            first, second = (self._scaled_figures(arm & rest) for arm in self._arms)
             without.append(second - first)
-        found = np.array(without)
-        squares = np.square(found - found.mean(axis=0)).sum(axis=0)
+        differences = np.array(without)
+        squares = np.square(differences - differences.mean(axis=0)).sum(axis=0)
         return np.asarray(np.sqrt((PERIODS - 1) / PERIODS * squares))
 
     def _by_chance(self) -> dict[str, Floats]:
@@ -315,19 +315,19 @@ class _Compared:
         both = self._arms[0] | self._arms[1]
         unit = np.unique(self._unit[both], return_inverse=True)[1]
         dealt = Reassignment(unit, self._arms[1][both])
-        found = {
+        by_figure = {
             name: dealt.of_mean(self._flags(name)[both].astype(np.float64), ratio=False)
             for name in SHARES
         }
         for name in FIGURES:
             values = np.where(self._left, np.nan, self._values(name))[both]
-            if name in QUANTILES and name not in found:
+            if name in QUANTILES and name not in by_figure:
                 alike = [each for each in QUANTILES if each[:4] == name[:4]]
                 sizes = dealt.of_quantiles(values, [QUANTILES[each] for each in alike])
-                found.update(zip(alike, sizes, strict=True))
-            elif name not in found:
-                found[name] = dealt.of_mean(values, ratio=True)
-        return found
+                by_figure.update(zip(alike, sizes, strict=True))
+            elif name not in by_figure:
+                by_figure[name] = dealt.of_mean(values, ratio=True)
+        return by_figure
 
     def _flags(self, name: str) -> Mask:
         return self._left if name == LEFT else self._outcomes.failed & ~self._left
@@ -362,7 +362,7 @@ class _Compared:
 
 def _judged(compared: _Compared, tests: dict[str, _Test], within: float) -> list[ArmChange]:
     levels = holm_levels({name: each.doubt for name, each in tests.items()})
-    found = []
+    changes = []
     for place, name in enumerate(FIGURES):
         first, second = (
             float(each[place]) if math.isfinite(each[place]) else None for each in compared.figures
@@ -370,12 +370,12 @@ def _judged(compared: _Compared, tests: dict[str, _Test], within: float) -> list
         if first == second and not first:
             continue
         if name not in tests:
-            found.append(ArmChange(name=name, first=first, second=second))
+            changes.append(ArmChange(name=name, first=first, second=second))
             continue
         test, (p_value, level) = tests[name], levels[name]
         half = test.half(level)
         seen = half + t_quantile(POWER_T, test.freedom) * test.error
-        found.append(
+        changes.append(
             ArmChange(
                 name=name,
                 first=first,
@@ -387,7 +387,7 @@ def _judged(compared: _Compared, tests: dict[str, _Test], within: float) -> list
                 verdict=_verdict(name, test, p_value, within),
             )
         )
-    return found
+    return changes
 
 
 def _verdict(name: str, test: _Test, p_value: float, within: float) -> Verdict:

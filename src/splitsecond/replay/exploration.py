@@ -65,9 +65,11 @@ def _coverage(logged: RequestColumns, share: float) -> float:
     """Return the share of the calls with enough similar ones within an hour that a target gets by
     chance."""
     counts = logged.calls
-    known = counts.input_tokens != UNKNOWN
-    kind = prompt_class(counts.input_tokens[known]) * 2 + counts.stream[known]
-    hour = (counts.came_us[known] - counts.came_us[:1]) // US_PER_HOUR
+    has_tokens = counts.input_tokens != UNKNOWN
+    kind = prompt_class(counts.input_tokens[has_tokens]) * 2 + counts.stream[has_tokens]
+    hour = (counts.came_us[has_tokens] - counts.came_us[:1]) // US_PER_HOUR
     _, place = np.unique(np.stack([kind, hour]), axis=1, return_inverse=True)
     in_an_hour = np.bincount(place.ravel())[place.ravel()]
-    return float((in_an_hour * HOURS_NEAR * share >= MIN_SIMILAR).mean()) if known.any() else 0.0
+    return (
+        float((in_an_hour * HOURS_NEAR * share >= MIN_SIMILAR).mean()) if has_tokens.any() else 0.0
+    )

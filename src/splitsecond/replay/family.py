@@ -54,8 +54,8 @@ def family(logged: RequestColumns, today: Expression) -> list[Expression]:
     if len(names) > 1:
         two = ", ".join(f'"{name}"' for name in list(names)[:2])
         texts += [f'weighted({two}, weights="{each}")' for each in WEIGHTS]
-    found = map(parse, texts)
-    return [each for each in found if repr(each) != repr(today)]
+    policies = map(parse, texts)
+    return [each for each in policies if repr(each) != repr(today)]
 
 
 def _fastest(logged: RequestColumns) -> dict[str, float]:

@@ -129,28 +129,28 @@ def changes(
     period[places] = np.arange(len(places)) * PERIODS // max(len(places), 1)
     sessions = np.where(session == UNKNOWN, np.arange(len(session)), session)[places]
 
-    def both(kept: Mask) -> Floats:
+    def both(included: Mask) -> Floats:
         mask = np.zeros(len(which), bool)
-        mask[places[kept]] = True
+        mask[places[included]] = True
         return np.concatenate([side.figures(mask, len(targets)) for side in (today, other)])
 
     middle = both(np.ones(len(places), bool))
     size = len(NAMES) + len(targets)
     groups = [period[places]] if (session == UNKNOWN).all() else [period[places], sessions]
 
-    def differences(kept: Mask) -> Floats:
-        found = both(kept)
-        return _minus(found[size:], found[:size])
+    def differences(included: Mask) -> Floats:
+        figures = both(included)
+        return _minus(figures[size:], figures[:size])
 
     middles = _minus(middle[size:], middle[:size])
-    found = []
-    known = np.isfinite(middles)
+    figures = []
+    is_finite = np.isfinite(middles)
     intervals = jackknife_intervals(
-        lambda kept: _finite(differences(kept)), _finite(middles), groups
+        lambda included: _finite(differences(included)), _finite(middles), groups
     )
     changed = float((today.total_ms != other.total_ms)[places].mean())
     for place, name in enumerate((*NAMES, *targets)):
-        low, high = intervals[place] if known[place] else (None, None)
+        low, high = intervals[place] if is_finite[place] else (None, None)
         if name == "failed" and low is not None and high is not None:
             share = max(middle[place], middle[size + place], 1 / len(places))
             half = max((high - low) / 2, Z95 * math.sqrt(2 * changed * share / len(places)))
@@ -161,7 +161,7 @@ def changes(
         if changed and low is not None and high is not None:
             unseen = _unseen_by_matching(name, middle[place])
             low, high = float(low - unseen), float(high + unseen)
-        found.append(
+        figures.append(
             FigureChange(
                 name=name,
                 today=_or_none(middle[place]),
@@ -171,7 +171,7 @@ def changes(
                 p_value=_doubt(float(middles[place]), low, high),
             )
         )
-    return found
+    return figures
 
 
 def _chance_of_percentile(name: str, today: Estimate, other: Estimate, places: Integers) -> float:
@@ -202,14 +202,14 @@ def _unseen_by_matching(name: str, today: float) -> float:
 def adjusted(answers: Mapping[str, Sequence[FigureChange]]) -> dict[str, list[FigureChange]]:
     """Return the figures of several policies, each with what Holm's procedure leaves of it among
     all policies."""
-    found = {policy: list(figures) for policy, figures in answers.items()}
-    if len(found) < 2:
-        return found
-    for place in range(len(next(iter(found.values())))):
-        tested = {policy: each[place].p_value for policy, each in found.items()}
+    by_policy = {policy: list(figures) for policy, figures in answers.items()}
+    if len(by_policy) < 2:
+        return by_policy
+    for place in range(len(next(iter(by_policy.values())))):
+        tested = {policy: each[place].p_value for policy, each in by_policy.items()}
         levels = holm_levels({policy: p for policy, p in tested.items() if p is not None})
         for policy, (p_value, level) in levels.items():
-            figure = found[policy][place]
+            figure = by_policy[policy][place]
             low, high = figure.ci95
             if low is None or high is None or figure.difference is None:
                 continue
@@ -217,8 +217,8 @@ def adjusted(answers: Mapping[str, Sequence[FigureChange]]) -> dict[str, list[Fi
                 (high - low) / 2 * t_quantile(level, PERIODS - 1) / t_quantile(DOUBT, PERIODS - 1)
             )
             ci95 = figure.difference - half, figure.difference + half
-            found[policy][place] = replace(figure, p_value=p_value, ci95=ci95)
-    return found
+            by_policy[policy][place] = replace(figure, p_value=p_value, ci95=ci95)
+    return by_policy
 
 
 def _doubt(difference: float, low: float | None, high: float | None) -> float | None:

@@ -147,10 +147,10 @@ class History:
         self._chances = np.random.default_rng(0).random(count)
         self.models = [identify(name).model for name in logged.targets]
         self.begin_ns = _begins(attempts)
-        known = attempts.first_token_ns != UNKNOWN
-        self._wait_ns = np.where(known, attempts.first_token_ns - self.begin_ns, UNKNOWN)
+        has_token = attempts.first_token_ns != UNKNOWN
+        self._wait_ns = np.where(has_token, attempts.first_token_ns - self.begin_ns, UNKNOWN)
         self._end_ns = np.maximum(attempts.end_ns - self.begin_ns, 0)
-        self._closed = ~known & (attempts.outcome == CANCELLED)
+        self._closed = ~has_token & (attempts.outcome == CANCELLED)
         self.input_tokens = prompt_tokens(logged)
         self._warmth, self._prefix = self._caches()
         self._of_request = self._refused_requests()
@@ -160,13 +160,13 @@ class History:
         self._lengths = self._lengths_of_attempts(stream)
         self._expectation = self._expectations(stream)
         self._expected_s = self._expected_times(stream)
-        waited_ns = np.where(known, self._wait_ns, self._end_ns)
+        waited_ns = np.where(has_token, self._wait_ns, self._end_ns)
         self._residual = waited_ns / NS_PER_S / self._expected_s
         usable = ~self._of_request[attempts.call]
         begun_us = calls.came_us[attempts.call] + self.begin_ns // 1000
         first = self.begin_ns - self._earliest()[attempts.call] <= LATE_NS
         kind = ((attempts.target * 2 + stream) * WARMTHS + self._warmth) * PROMPTS + prompt
-        self._failed = ~known & (attempts.outcome == FAILED)
+        self._failed = ~has_token & (attempts.outcome == FAILED)
         answers = usable & ~self._failed
         self._of_kind = [_grouped(kind, begun_us, each) for each in (answers & first, answers)]
         self._of_target = [
@@ -209,11 +209,11 @@ class History:
             basis = Basis.LONGER if prompt > self._longest[target] else Basis.FEW
         everything = self._of_target[late].get(target) or self._of_target[True][target]
         chance = (v.chance[call] + target * 0.6180339887 + number * 0.7548776662) % 1.0
-        found = self._nearest(everything, at_us + round((2 * chance - 1) * EDGE_US), call)
-        if own != UNKNOWN or not v.failed[found]:
-            found = self._drawn(similar or everything, at_us, chance, call, own)
+        attempt = self._nearest(everything, at_us + round((2 * chance - 1) * EDGE_US), call)
+        if own != UNKNOWN or not v.failed[attempt]:
+            attempt = self._drawn(similar or everything, at_us, chance, call, own)
         sure_ns = UNKNOWN if own == UNKNOWN else v.end_ns[own]
-        return self._transferred(call, target, found, sure_ns, basis, cache.prefix)
+        return self._transferred(call, target, attempt, sure_ns, basis, cache.prefix)
 
     def _own_attempt(self, call: int, target: int, number: int, at_us: int, cache: CacheUse) -> int:
         v = self._views
@@ -241,9 +241,9 @@ class History:
         short prompt.
         """
         residual, is_closed = self._views.residual, self._views.closed
-        found = self._nearest(similar, at_us + round((2 * chance - 1) * JITTER_US), call)
+        attempt = self._nearest(similar, at_us + round((2 * chance - 1) * JITTER_US), call)
         place = bisect_left(similar.at_us, at_us)
-        limits = [each for each in (closed, found) if each != UNKNOWN and is_closed[each]]
+        limits = [each for each in (closed, attempt) if each != UNKNOWN and is_closed[each]]
         low = max(min(place - COMPARED // 2, len(similar.attempt) - COMPARED), 0)
         near = similar.attempt[low : low + COMPARED]
         while limits:
@@ -252,9 +252,9 @@ class History:
             if not longer:
                 return longest
             chance = chance * 997 % 1.0
-            found = longer[int(chance * len(longer))]
-            limits = [found] if is_closed[found] else []
-        return found
+            attempt = longer[int(chance * len(longer))]
+            limits = [attempt] if is_closed[attempt] else []
+        return attempt
 
     def _nearest(self, among: _Similar, moment_us: int, call: int) -> int:
         """Return the attempt nearest to a moment; without own attempts, of another call."""
@@ -345,17 +345,17 @@ class History:
 
     def _expected_times(self, stream: Integers) -> Floats:
         target, (new, other) = self.logged.attempts.target, self._lengths
-        found = np.ones(len(target))
+        expected_s = np.ones(len(target))
         for (which, streamed), (fixed, by_new, by_other) in self._expectation.items():
             here = (target == which) & (stream == streamed)
-            found[here] = fixed + by_new * new[here] + by_other * other[here]
-        return found.clip(MIN_EXPECTED_S)
+            expected_s[here] = fixed + by_new * new[here] + by_other * other[here]
+        return expected_s.clip(MIN_EXPECTED_S)
 
     def _expectations(self, stream: Integers) -> dict[tuple[int, int], Expectation]:
         """Return how times depend on lengths, for each target and for calls that are streamed or
         not."""
         a = self.logged.attempts
-        found: dict[tuple[int, int], Expectation] = {}
+        expectations: dict[tuple[int, int], Expectation] = {}
         for target in range(len(self.logged.targets)):
             for streamed in (0, 1):
                 which = np.flatnonzero(
@@ -369,15 +369,15 @@ class History:
                     numbers = max(model.fixed, 0.0), max(model.new, 0.0), max(model.reused, 0.0)
                 elif len(which) > MIN_SIMILAR:
                     numbers = _line(new, seconds)
-                found[target, streamed] = numbers
-        return found
+                expectations[target, streamed] = numbers
+        return expectations
 
     def _earliest(self) -> Integers:
-        found = np.zeros(len(self._first) - 1, np.int64)
+        earliest_ns = np.zeros(len(self._first) - 1, np.int64)
         some = np.flatnonzero(np.diff(self._first))
         if len(some):
-            found[some] = np.minimum.reduceat(self.begin_ns, self._first[some])
-        return found
+            earliest_ns[some] = np.minimum.reduceat(self.begin_ns, self._first[some])
+        return earliest_ns
 
     def _caches(self) -> tuple[Integers, Integers]:
         """Return what the cache of its target may have had of each attempt's session: see
@@ -400,10 +400,10 @@ class History:
         faults = self.logged.faults
         refused = [each.type == "CallerFault" or each.status in _OF_THE_REQUEST for each in faults]
         attempts = self.logged.attempts
-        found: Mask = np.zeros(len(self.logged.calls.came_us), bool)
-        found[attempts.call[np.array([*refused, False], bool)[attempts.fault]]] = True
-        found &= self.logged.calls.outcome == FAILED
-        return found
+        is_refused: Mask = np.zeros(len(self.logged.calls.came_us), bool)
+        is_refused[attempts.call[np.array([*refused, False], bool)[attempts.fault]]] = True
+        is_refused &= self.logged.calls.outcome == FAILED
+        return is_refused
 
 
 def cache_use(last: tuple[int, int] | None, now_ns: int) -> CacheUse:
@@ -438,12 +438,14 @@ def _begins(attempts: LoggedAttempts) -> Integers:
 def prompt_tokens(logged: RequestColumns) -> Integers:
     """Return the input tokens of each call; the median of all where they are not known."""
     calls, attempts = logged.calls, logged.attempts
-    found = calls.input_tokens.copy()
-    known = attempts.input_tokens > 0
-    largest = np.zeros(len(found), np.int64)
-    np.maximum.at(largest, attempts.call[known], attempts.input_tokens[known])
-    found = np.where(found > 0, found, largest)
-    return np.where(found > 0, found, int(np.median(found[found > 0])) if (found > 0).any() else 1)
+    tokens = calls.input_tokens.copy()
+    has_tokens = attempts.input_tokens > 0
+    largest = np.zeros(len(tokens), np.int64)
+    np.maximum.at(largest, attempts.call[has_tokens], attempts.input_tokens[has_tokens])
+    tokens = np.where(tokens > 0, tokens, largest)
+    return np.where(
+        tokens > 0, tokens, int(np.median(tokens[tokens > 0])) if (tokens > 0).any() else 1
+    )
 
 
 def _expected(expectation: Expectation, new: int, other: int) -> float:

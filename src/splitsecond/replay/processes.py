@@ -33,7 +33,7 @@ def replays(jobs: Sequence[Replay], calls: int, sent: Sent) -> list[ReplayedCall
     processors = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
     if min(processors, len(jobs)) < 2 or calls < MIN_CALLS:
         return [job(sent) for job in jobs]
-    found: dict[int, ReplayedCalls] = {}
+    by_place: dict[int, ReplayedCalls] = {}
     waiting = list(enumerate(jobs))
     running: dict[Connection, tuple[int, BaseProcess]] = {}
     try:
@@ -48,14 +48,14 @@ def replays(jobs: Sequence[Replay], calls: int, sent: Sent) -> list[ReplayedCall
                     sent(message)
                     continue
                 place, process = running.pop(ready)
-                found[place] = message
+                by_place[place] = message
                 ready.close()
                 process.join()
     finally:
         for _, process in running.values():
             process.terminate()
             process.join()
-    return [found[place] for place in range(len(jobs))]
+    return [by_place[place] for place in range(len(jobs))]
 
 
 def _started(job: Replay) -> tuple[Connection, BaseProcess]:

@@ -46,9 +46,9 @@ class Weights:
 
     def refusal(self, which: Mask) -> str:
         """Return why there is no doubly robust estimate for these calls; "" if there is one."""
-        known = float(self.known[which].mean()) if which.any() else 0.0
-        if known < MIN_KNOWN:
-            return f"the log has the probability of the choice of {known:.0%} of the calls"
+        share = float(self.known[which].mean()) if which.any() else 0.0
+        if share < MIN_KNOWN:
+            return f"the log has the probability of the choice of {share:.0%} of the calls"
         raw = float(self.raw[which].sum())
         if raw and 1 - float(self.weight[which].sum()) / raw > MAX_CLIPPED:
             return "the log rarely chose as this policy does, so few calls would count for most"
@@ -102,9 +102,9 @@ def first_targets(call: Integers, target: Integers, at: Integers, calls: int) ->
     """Return the target that each call asked first; UNKNOWN for none."""
     order = np.lexsort((at, call))
     numbers, place = np.unique(call[order], return_index=True)
-    found = np.full(calls, UNKNOWN)
-    found[numbers] = target[order][place]
-    return found
+    first = np.full(calls, UNKNOWN)
+    first[numbers] = target[order][place]
+    return first
 
 
 def _quantile(drawn: Floats, own: Floats, weight: Floats, q: float) -> float:

@@ -188,12 +188,12 @@ class SimulatedProvider:
             raise RejectedRequest(401, "Incorrect API key provided", code="invalid_api_key")
 
     def _models(self, cycle: RequestCycle) -> bytes:
-        found = listing_at(cycle.path, cycle.headers) if cycle.method == "GET" else None
-        if found is None:
+        listing_and_name = listing_at(cycle.path, cycle.headers) if cycle.method == "GET" else None
+        if listing_and_name is None:
             raise RejectedRequest(
                 404, f"unknown URL: {cycle.method} {cycle.path}", code="unknown_url"
             )
-        listing, name = found
+        listing, name = listing_and_name
         if name and listing.model is not None:
             check_model(self.profile, name)
             return msgspec.json.encode(listing.model(name))
@@ -315,8 +315,8 @@ class SimulatedProvider:
         def store_prompt() -> None:
             nonlocal evicted_tokens
             evicted_tokens = replica.store(request.cached)
-            took = sender.took(request.arrived_ns)
-            self._server_counts.began(took, request.prompt_tokens, request.cached_tokens)
+            times = sender.took(request.arrived_ns)
+            self._server_counts.began(times, request.prompt_tokens, request.cached_tokens)
 
         endpoint, parsed = request.endpoint, request.parsed
         create = endpoint.writer or endpoint.api_format.StreamWriter
@@ -407,7 +407,7 @@ def presented_key(cycle: RequestCycle) -> str:
     scheme, _, bearer = authorization.partition(" ")
     if scheme.lower() == "bearer":
         return bearer.strip()
-    found = next(
+    header_key = next(
         (
             key
             for name in (b"x-api-key", b"x-goog-api-key", b"api-key")
@@ -415,7 +415,9 @@ def presented_key(cycle: RequestCycle) -> str:
         ),
         b"",
     )
-    return found.decode("latin-1") or parse_qs(cycle.query.decode("latin-1")).get("key", [""])[0]
+    return (
+        header_key.decode("latin-1") or parse_qs(cycle.query.decode("latin-1")).get("key", [""])[0]
+    )
 
 
 async def _read_body(cycle: RequestCycle) -> bytes:

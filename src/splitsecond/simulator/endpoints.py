@@ -115,17 +115,17 @@ _VERTEX_PATH = re.compile(_AT_GOOGLE + r"/models/([^/?]+):(streamRawPredict|rawP
 
 
 def _with_model(body: bytes, path: str) -> bytes:
-    found = _VERTEX_PATH.search(path)
+    match = _VERTEX_PATH.search(path)
     try:
         fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
     except PARSER_ERRORS:
         return body  # its fault is found when it is parsed
-    named = (
-        {"model": unquote(found[1]), "stream": found[2] == "streamRawPredict"}
-        if found is not None
+    path_fields = (
+        {"model": unquote(match[1]), "stream": match[2] == "streamRawPredict"}
+        if match is not None
         else {}
     )
-    return msgspec.json.encode({**fields, **named})
+    return msgspec.json.encode({**fields, **path_fields})
 
 
 _CHAT = ApiEndpoint(
@@ -247,8 +247,8 @@ _WITH_MODEL = {
 
 
 def endpoint_at(path: str) -> ApiEndpoint | None:
-    found = _ENDPOINTS.get(path)
-    return found or next(
+    exact = _ENDPOINTS.get(path)
+    return exact or next(
         (endpoint for form, endpoint in _WITH_MODEL.items() if form.fullmatch(path)), None
     )
 

@@ -59,8 +59,8 @@ class JournalEntry(Struct):
             name.decode("latin-1"): MARK if name in KEY_HEADERS else value.decode("latin-1")
             for name, value in self.headers.items()
         }
-        known = {name: getattr(self, name) for name in self.__struct_fields__ if name != "script"}
-        return {**known, "headers": headers, "body": _as_json(self.body)}
+        values = {name: getattr(self, name) for name in self.__struct_fields__ if name != "script"}
+        return {**values, "headers": headers, "body": _as_json(self.body)}
 
 
 def _as_json(body: bytes) -> Any:

@@ -94,10 +94,10 @@ def _request(
 ) -> ServerRequest:
     texts: list[str] = []
     _collect(prompt, texts, [])
-    known: dict[str, Any] = {"stream": bool(request.stream), "max_tokens": request.max_tokens}
-    known |= {"tool": required_tool(fields), "prompt_text": "\n".join(texts)}
+    common: dict[str, Any] = {"stream": bool(request.stream), "max_tokens": request.max_tokens}
+    common |= {"tool": required_tool(fields), "prompt_text": "\n".join(texts)}
     return ServerRequest(
-        operation=operation, model=request.model, fields=fields, **(known | others)
+        operation=operation, model=request.model, fields=fields, **(common | others)
     )
 
 
@@ -323,8 +323,8 @@ def parse_gemini(operation: Operation, body: bytes, path: str) -> ServerRequest:
 def parse_gemini_count(body: bytes, path: str) -> ServerRequest:
     """Parse a request whose tokens are to be counted: contents alone, or a whole request."""
     target = _target(_GEMINI_COUNT_PATH, path, "MODEL:generateContent")
-    counted, fields = _decoded(body, _GeminiCount)
-    request = counted.generate_content_request or _decoded(body, _GeminiRequest)[0]
+    count_request, fields = _decoded(body, _GeminiCount)
+    request = count_request.generate_content_request or _decoded(body, _GeminiRequest)[0]
     return _gemini_request("chat", target, request, fields)
 
 
@@ -332,12 +332,12 @@ def _gemini_request(
     operation: Operation, target: re.Match[str], request: _GeminiRequest, fields: dict[str, Raw]
 ) -> ServerRequest:
     config = request.generation_config or _GeminiConfig()
-    known = _Request(
+    common = _Request(
         model=unquote(target[1]), stream=target[2] == "streamG", max_tokens=config.max_output_tokens
     )
     turns = [request.system_instruction or _GeminiContent(), *request.contents]
     texts = [part.text for turn in turns for part in turn.parts or () if part.text]
-    return _request(operation, known, fields, texts, n=config.candidate_count or 1)
+    return _request(operation, common, fields, texts, n=config.candidate_count or 1)
 
 
 class _ReplicateInput(Struct):
@@ -357,10 +357,10 @@ def parse_replicate(operation: Operation, body: bytes, path: str) -> ServerReque
     target = _target(_REPLICATE_PATH, path, "OWNER/NAME/predictions")
     request, fields = _decoded(body, _Prediction)
     prompt = [text for text in (request.input.system_prompt, request.input.prompt) if text]
-    known = _Request(
+    common = _Request(
         model=unquote(target[1]), stream=request.stream, max_tokens=request.input.max_tokens
     )
-    return _request(operation, known, fields, prompt, include_usage=False, tool="")
+    return _request(operation, common, fields, prompt, include_usage=False, tool="")
 
 
 def _target(form: re.Pattern[str], path: str, expected: str) -> re.Match[str]:

@@ -67,8 +67,8 @@ class RunningProvider(msgspec.Struct, frozen=True):
 
         Raises `CallerFault` for a rule that is wrong.
         """
-        given = {"text": text, **rule} if text is not None else rule
-        self._control("POST", "replies", msgspec.json.encode(given))
+        full_rule = {"text": text, **rule} if text is not None else rule
+        self._control("POST", "replies", msgspec.json.encode(full_rule))
 
     def fail(self, status: int, *, times: int | None = None, **rule: Any) -> None:
         """Answer requests with an error in their API format: the next `times`, or all that fit the
@@ -99,12 +99,12 @@ class RunningProvider(msgspec.Struct, frozen=True):
         direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
             with direct.open(request, timeout=CONTROL_S) as response:
-                found: bytes = response.read()
+                answer: bytes = response.read()
         except urllib.error.HTTPError as error:
             with error:
                 message = msgspec.json.decode(error.read())["error"]["message"]
             raise CallerFault(message, kind="bad_reply") from None
-        return found
+        return answer
 
 
 @contextmanager

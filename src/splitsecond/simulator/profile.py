@@ -275,19 +275,19 @@ def load(name_or_path: str) -> Profile:
     """
     if name_or_path.endswith(".toml"):
         return _from_file(Path(name_or_path))
-    known, short = names(), aliases()
-    if name_or_path in known:
+    shipped, short = names(), aliases()
+    if name_or_path in shipped:
         return _shipped(name_or_path)
     if name_or_path in short:
         return _shipped(short[name_or_path])
-    raise _unknown(name_or_path, [*known, *short])
+    raise _unknown(name_or_path, [*shipped, *short])
 
 
 def parse(text: str, *, name: str, where: str) -> Profile:
     with content_faults(where, kind="bad_profile", hint=_HINT):
         fields = tomllib.loads(text)
-    found = converted("", fields, Profile, lambda *parts: _bad(where, *_placed(*parts)))
-    return found if found.name else msgspec.structs.replace(found, name=name)
+    profile = converted("", fields, Profile, lambda *parts: _bad(where, *_placed(*parts)))
+    return profile if profile.name else msgspec.structs.replace(profile, name=name)
 
 
 def _placed(place: str, message: str, hint: str) -> tuple[str, str]:
@@ -311,19 +311,23 @@ def _shipped(name: str) -> Profile:
 def _from_file(path: Path) -> Profile:
     with file_faults(f"cannot read the profile {path}", kind="unreadable_profile"):
         text = path.read_text("utf-8")
-    found = parse(text, name=path.stem, where=str(path))
-    return with_replies(found, path.parent / found.replies_file) if found.replies_file else found
+    profile = parse(text, name=path.stem, where=str(path))
+    return (
+        with_replies(profile, path.parent / profile.replies_file)
+        if profile.replies_file
+        else profile
+    )
 
 
 def with_replies(profile: Profile, path: Path) -> Profile:
     return msgspec.structs.replace(profile, replies=(*profile.replies, *load_rules(path)))
 
 
-def _unknown(name: str, known: list[str]) -> CallerFault:
-    near = [other for other in known if name and name in other]
+def _unknown(name: str, possible: list[str]) -> CallerFault:
+    near = [other for other in possible if name and name in other]
     near += [
         other
-        for other in difflib.get_close_matches(name, known, n=5, cutoff=0.4)
+        for other in difflib.get_close_matches(name, possible, n=5, cutoff=0.4)
         if other not in near
     ]
     choice = (

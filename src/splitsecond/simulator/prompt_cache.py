@@ -121,23 +121,25 @@ class PromptCache:
             count = bisect_left(
                 prefixes, True, key=lambda prefix: not self._is_stored(prefix, now_ns)
             )
-            known = prefixes[count - 1] if count else None
-            return CacheLookup(known.tokens if known else 0, None, prefixes, known)
-        known = next(
+            longest = prefixes[count - 1] if count else None
+            return CacheLookup(longest.tokens if longest else 0, None, prefixes, longest)
+        longest = next(
             (prefix for prefix in reversed(prefixes) if self._is_stored(prefix, now_ns)), None
         )
-        read_tokens = known.tokens if known else 0
-        kept = [
-            prefix for number, prefix in enumerate(prefixes) if number in marked or prefix is known
+        read_tokens = longest.tokens if longest else 0
+        to_store = [
+            prefix
+            for number, prefix in enumerate(prefixes)
+            if number in marked or prefix is longest
         ]
         last = prefixes[max(marked)].tokens if marked else 0
-        return CacheLookup(read_tokens, max(last - read_tokens, 0), kept, known)
+        return CacheLookup(read_tokens, max(last - read_tokens, 0), to_store, longest)
 
-    def use(self, found: CacheLookup) -> None:
+    def use(self, lookup: CacheLookup) -> None:
         """Make the found part of a prompt the most recently used. When it expires does not
         change."""
-        if found.known is not None:
-            self._move_to_end(found.known)
+        if lookup.known is not None:
+            self._move_to_end(lookup.known)
 
     def store(self, prefixes: Sequence[Prefix], now_ns: int) -> int:
         """Store these prefixes, the shortest first. Return how many tokens were dropped because the

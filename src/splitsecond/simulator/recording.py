@@ -82,15 +82,15 @@ class RecordedExchange(Struct, frozen=True, kw_only=True):
 def load_recordings(path: Path) -> list[RecordedExchange]:
     with file_faults(f"cannot read the recording {path}", kind="bad_recording"):
         lines = path.read_bytes().splitlines()
-    found: list[RecordedExchange] = []
+    exchanges: list[RecordedExchange] = []
     for number, line in enumerate(lines, 1):
         with content_faults(f"{path}:{number}", kind="bad_recording"):
-            found.append(msgspec.json.decode(line, type=RecordedExchange))
-            for chunk in found[-1].chunks:
+            exchanges.append(msgspec.json.decode(line, type=RecordedExchange))
+            for chunk in exchanges[-1].chunks:
                 chunk.content()
-    if not found:
+    if not exchanges:
         raise CallerFault(f"the recording {path} is empty", kind="bad_recording")
-    return found
+    return exchanges
 
 
 def path_without_key(cycle: RequestCycle) -> str:
@@ -131,9 +131,9 @@ class _Tap:
     def head_received(self, at: int, status: int, headers: Mapping[str, str]) -> None:
         self.head_ns, self.status = at, status
         self.headers = {name: value for name, value in headers.items() if _is_kept(name)}
-        kept = [(name.encode(), value.encode("latin-1")) for name, value in self.headers.items()]
+        encoded = [(name.encode(), value.encode("latin-1")) for name, value in self.headers.items()]
         try:
-            self.cycle.begin(status, kept)
+            self.cycle.begin(status, encoded)
             self.cycle.flush()
         except ClientLeft:
             self.over.set()

@@ -81,8 +81,8 @@ class ReplayedProvider:
 
     def _next(self, cycle: RequestCycle, body: bytes) -> RecordedExchange:
         key = (cycle.method, path_without_key(cycle), bytes(as_raw_json(body)))
-        found = self._recordings.get(key)
-        if found is None:
+        exchanges = self._recordings.get(key)
+        if exchanges is None:
             same = sum(each[:2] == key[:2] for each in self._recordings)
             message = (
                 f"this request was not recorded; {same:,} requests with other bodies were, "
@@ -91,7 +91,7 @@ class ReplayedProvider:
             raise RejectedRequest(404, message, code="not_recorded")
         number = self._played[key]
         self._played[key] += 1
-        return found[min(number, len(found) - 1)]
+        return exchanges[min(number, len(exchanges) - 1)]
 
     async def _replay(self, recording: RecordedExchange, cycle: RequestCycle) -> None:
         headers = [
@@ -114,11 +114,11 @@ class ReplayedProvider:
         await self._wait(cycle, recording.end_ms)
         body = b"".join(chunk.content() for chunk in recording.chunks)
         if recording.complete:
-            kept = [each for each in headers if each[0] != b"content-type"]
+            others = [each for each in headers if each[0] != b"content-type"]
             kind = recording.headers.get("content-type", "application/json").encode("latin-1")
             cycle.begin(
                 recording.status,
-                [(b"content-type", kind), (b"content-length", b"%d" % len(body)), *kept],
+                [(b"content-type", kind), (b"content-length", b"%d" % len(body)), *others],
             )
             await cycle.send(body, last=True)
         else:

@@ -39,13 +39,13 @@ class Replica:
     def look_up(self, prompt: PromptPrefixes) -> CacheLookup | None:
         return None if self.cache is None else self.cache.look_up(prompt, clock.now_ns())
 
-    def store(self, found: CacheLookup | None) -> int:
+    def store(self, lookup: CacheLookup | None) -> int:
         """Store a prompt that was processed. Return how many tokens were dropped because the cache
         was full."""
         return (
             0
-            if self.cache is None or found is None
-            else self.cache.store(found.prefixes, clock.now_ns())
+            if self.cache is None or lookup is None
+            else self.cache.store(lookup.prefixes, clock.now_ns())
         )
 
 
@@ -87,10 +87,10 @@ class Replicas:
             replica = self._all[crc32(request.session.encode()) % len(self._all)]
         else:
             replica = self._random.choice(self._all)
-        found = replica.look_up(prompt)
-        if replica.cache is not None and found is not None:
-            replica.cache.use(found)
-        return replica, found
+        lookup = replica.look_up(prompt)
+        if replica.cache is not None and lookup is not None:
+            replica.cache.use(lookup)
+        return replica, lookup
 
     def _prefixes(self, request: SimulatedRequest) -> PromptPrefixes:
         if self._spec is None:
@@ -102,9 +102,9 @@ class Replicas:
 
     def _nearest(self, prompt: PromptPrefixes, prompt_tokens: int) -> Replica:
         read = {
-            replica.number: found.read_tokens
+            replica.number: lookup.read_tokens
             for replica in self._all
-            if (found := replica.look_up(prompt))
+            if (lookup := replica.look_up(prompt))
         }
         best = max(self._all, key=lambda replica: read.get(replica.number, 0))
         if 2 * read.get(best.number, 0) >= prompt_tokens:

@@ -270,8 +270,8 @@ def _fault_for(
 
 
 def session_id(headers: Mapping[bytes, bytes]) -> str:
-    found = next((value for name in SESSION_HEADERS if (value := headers.get(name))), b"")
-    return found.decode("latin-1")[:MAX_ID_CHARACTERS]
+    session = next((value for name in SESSION_HEADERS if (value := headers.get(name))), b"")
+    return session.decode("latin-1")[:MAX_ID_CHARACTERS]
 
 
 def error_code(status: int) -> str:

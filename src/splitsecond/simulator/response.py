@@ -159,8 +159,8 @@ def _headers(request: SimulatedRequest) -> Headers:
     return headers
 
 
-def _end(request: SimulatedRequest, writer: AnswerWriter, took: ServerTimes) -> bytes:
-    _report_times(request, writer, took)
+def _end(request: SimulatedRequest, writer: AnswerWriter, times: ServerTimes) -> bytes:
+    _report_times(request, writer, times)
     end = writer.end(
         request.finish,
         request.usage(),
@@ -171,21 +171,21 @@ def _end(request: SimulatedRequest, writer: AnswerWriter, took: ServerTimes) -> 
     return _with_all_logprobs(end, request) if writer.repeats_text else end
 
 
-def _whole(request: SimulatedRequest, writer: AnswerWriter, took: ServerTimes) -> bytes:
+def _whole(request: SimulatedRequest, writer: AnswerWriter, times: ServerTimes) -> bytes:
     if isinstance(request.parsed, EmbeddingRequest):
         return embedding_response(request.parsed, request.prompt_tokens, request.response_id)
     if isinstance(request.parsed, RerankRequest):
         return rerank_response(request.parsed, request.prompt_tokens, request.response_id)
-    _report_times(request, writer, took)
+    _report_times(request, writer, times)
     return _with_all_logprobs(
         writer.whole([_content(request)] * request.parsed.n, request.usage()), request
     )
 
 
-def _report_times(request: SimulatedRequest, writer: AnswerWriter, took: ServerTimes) -> None:
+def _report_times(request: SimulatedRequest, writer: AnswerWriter, times: ServerTimes) -> None:
     """Report the times in the response, unless they are in its headers."""
     writer.report_times(
-        took, request.timings if request.timings and request.timings != "openai" else None
+        times, request.timings if request.timings and request.timings != "openai" else None
     )
 
 

@@ -32,13 +32,13 @@ class ServerCounts(msgspec.Struct):
     decode: Times = msgspec.field(default_factory=Times)
     e2e: Times = msgspec.field(default_factory=Times)
 
-    def began(self, took: ServerTimes, prompt_tokens: int, cached_tokens: int) -> None:
+    def began(self, times: ServerTimes, prompt_tokens: int, cached_tokens: int) -> None:
         self.prompt_tokens += prompt_tokens
         self.cached_tokens += cached_tokens
-        self.ttft.add(took.queue_ns + took.prompt_ns)
+        self.ttft.add(times.queue_ns + times.prompt_ns)
 
-    def completed(self, took: ServerTimes) -> None:
-        self.queue.add(took.queue_ns)
-        self.prefill.add(took.prompt_ns)
-        self.decode.add(took.output_ns)
-        self.e2e.add(took.total_ns)
+    def completed(self, times: ServerTimes) -> None:
+        self.queue.add(times.queue_ns)
+        self.prefill.add(times.prompt_ns)
+        self.decode.add(times.output_ns)
+        self.e2e.add(times.total_ns)

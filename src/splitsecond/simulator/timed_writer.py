@@ -24,8 +24,8 @@ whole answers."""
 class TimedWriter(StreamWriter):
     _times: tuple[ServerTimes, TimesForm] | None = None
 
-    def report_times(self, took: ServerTimes, form: TimesForm | None) -> None:
-        self._times = None if form is None else (took, form)
+    def report_times(self, times: ServerTimes, form: TimesForm | None) -> None:
+        self._times = None if form is None else (times, form)
 
     def end(
         self,
@@ -47,28 +47,28 @@ class TimedWriter(StreamWriter):
         return body if self._times is None else _whole_with_times(body, usage, *self._times)
 
 
-def _whole_with_times(body: bytes, usage: Usage, took: ServerTimes, form: TimesForm) -> bytes:
+def _whole_with_times(body: bytes, usage: Usage, times: ServerTimes, form: TimesForm) -> bytes:
     fields: dict[str, Any] = msgspec.json.decode(body)
     if form == "groq":
-        fields["usage"] |= _groq_times(took)
+        fields["usage"] |= _groq_times(times)
         fields |= _GROQ_TIER
     else:
-        fields |= _fields(form, usage, took)
+        fields |= _fields(form, usage, times)
     return msgspec.json.encode(fields)
 
 
 def _end_with_times(
-    finish: bytes, counts: bytes, usage: Usage, took: ServerTimes, form: TimesForm
+    finish: bytes, counts: bytes, usage: Usage, times: ServerTimes, form: TimesForm
 ) -> bytes:
     """Return the event with a finish reason and the usage chunk, or b"", with the server times."""
     if form == "groq":
-        groq = {"x_groq": {"usage": usage_fields(usage) | _groq_times(took)}}
+        groq = {"x_groq": {"usage": usage_fields(usage) | _groq_times(times)}}
         return _event_with(finish, groq) + (
             _event_with(counts, groq | _GROQ_TIER) if counts else b""
         )
     if not counts:
-        return _event_with(finish, _fields(form, usage, took))
-    return finish + _event_with(counts, _fields(form, usage, took))
+        return _event_with(finish, _fields(form, usage, times))
+    return finish + _event_with(counts, _fields(form, usage, times))
 
 
 def _event_with(event: bytes, more: dict[str, Any]) -> bytes:
@@ -76,25 +76,25 @@ def _event_with(event: bytes, more: dict[str, Any]) -> bytes:
     return encode_event(msgspec.json.encode({**fields, **more}))
 
 
-def _groq_times(took: ServerTimes) -> dict[str, float]:
+def _groq_times(times: ServerTimes) -> dict[str, float]:
     return {
-        "queue_time": took.queue_ns / NS_PER_S,
-        "prompt_time": took.prompt_ns / NS_PER_S,
-        "completion_time": took.output_ns / NS_PER_S,
-        "total_time": took.total_ns / NS_PER_S,
+        "queue_time": times.queue_ns / NS_PER_S,
+        "prompt_time": times.prompt_ns / NS_PER_S,
+        "completion_time": times.output_ns / NS_PER_S,
+        "total_time": times.total_ns / NS_PER_S,
     }
 
 
-def _fields(form: TimesForm, usage: Usage, took: ServerTimes) -> dict[str, Any]:
+def _fields(form: TimesForm, usage: Usage, times: ServerTimes) -> dict[str, Any]:
     if form == "cerebras":
-        return {"time_info": _groq_times(took)}
+        return {"time_info": _groq_times(times)}
     cached = usage.cached_tokens or 0
-    read = _paced("prompt", (usage.input_tokens or 0) - cached, took.prompt_ns)
+    read = _paced("prompt", (usage.input_tokens or 0) - cached, times.prompt_ns)
     return {
         "timings": {
             "cache_n": cached,
             **read,
-            **_paced("predicted", usage.output_tokens or 0, took.output_ns),
+            **_paced("predicted", usage.output_tokens or 0, times.output_ns),
         }
     }
 

@@ -41,22 +41,22 @@ class CallCost(Struct, frozen=True, kw_only=True):
 
 def call_costs(rows: Sequence[ConditionFindings], calls_per_day: float) -> list[CallCost]:
     """Return the cost at each target, the cheapest first, those without a known price last."""
-    found = [
+    costs = [
         min((_cost(row, calls_per_day) for row in loads), key=_by_cost)
         for loads in rows_by_target(rows)
     ]
-    return sorted(found, key=_by_cost)
+    return sorted(costs, key=_by_cost)
 
 
 def cost_card(rows: Sequence[ConditionFindings]) -> dict[str, list[CallCost]]:
     """Return the cost of `CARD_CALLS` at each target whose price is known, the cheapest first."""
     few, *more = (call_costs(rows, calls) for calls in CARD_CALLS)
-    known = {cost.target: [cost] for cost in few if cost.usd_per_day is not None}
+    card = {cost.target: [cost] for cost in few if cost.usd_per_day is not None}
     for costs in more:
         for cost in costs:
-            if cost.target in known:
-                known[cost.target].append(cost)
-    return known
+            if cost.target in card:
+                card[cost.target].append(cost)
+    return card
 
 
 def _cost(row: ConditionFindings, calls_per_day: float) -> CallCost:

@@ -106,12 +106,12 @@ def judge(row: Row, batches: Batches, share: float) -> Verdict:
         return "fails"
     if row.goodput is None or any(not reason.startswith(NOT_STATIONARY) for reason in row.invalid):
         return "invalid"
-    found = batches.decided(share)
-    if found == "below":
+    decision = batches.decided(share)
+    if decision == "below":
         return "fails"
     if row.invalid or row.goodput.met < share * sent:
         return "undecided"
-    return "holds" if found == "above" else "promising"
+    return "holds" if decision == "above" else "promising"
 
 
 def capacity_of(
@@ -124,7 +124,7 @@ def capacity_of(
         for row in rows
     ]
     verdicts = {step.load: verdict for step, verdict in judged}
-    known = edges(verdicts)
+    bounds = edges(verdicts)
     return Capacity(
         target=rows[0].target,
         limits=slo.limits,
@@ -132,14 +132,14 @@ def capacity_of(
         share=share,
         open_loop=rows[0].concurrency is None,
         steps=[step for step, _ in judged],
-        holds=known.holds,
-        ceiling=known.ceiling,
-        why=verdicts[known.ceiling] if known.ceiling is not None else "",
-        undecided=known.undecided,
+        holds=bounds.holds,
+        ceiling=bounds.ceiling,
+        why=verdicts[bounds.ceiling] if bounds.ceiling is not None else "",
+        undecided=bounds.undecided,
         likely=max(
-            (each for each in known.undecided if verdicts[each] == "promising"), default=None
+            (each for each in bounds.undecided if verdicts[each] == "promising"), default=None
         ),
-        cause=_cause_at_ceiling(known, verdicts, rows),
+        cause=_cause_at_ceiling(bounds, verdicts, rows),
         knee=knee_of([row for row in rows if not row.invalid]),
     )
 
@@ -166,25 +166,25 @@ def _step(
 
 
 def _cause_at_ceiling(
-    known: Edges, verdicts: Mapping[float, Verdict], rows: Sequence[Row]
+    bounds: Edges, verdicts: Mapping[float, Verdict], rows: Sequence[Row]
 ) -> CapacityCause:
     """Return what limits the server at the ceiling, compared with the heaviest load that passed."""
-    if not known.ceiling:
+    if not bounds.ceiling:
         return ""
     by_load = {load_of(row): row for row in rows}
-    lighter = [each for each in (known.holds, *known.undecided) if each is not None]
+    lighter = [each for each in (bounds.holds, *bounds.undecided) if each is not None]
     passed = [by_load[each] for each in lighter if verdicts[each] in PASSED]
-    return cause_of(by_load[known.ceiling], passed[-1] if passed else None)
+    return cause_of(by_load[bounds.ceiling], passed[-1] if passed else None)
 
 
 def cause_of(failed: Row, passed: Row | None) -> CapacityCause:
     """Return what limits the server: eviction, by the usage of sessions, before what its own series
     shows."""
     more, less = computed_again(failed), computed_again(passed) if passed is not None else None
-    known = more is not None and less is not None
+    both_known = more is not None and less is not None
     if more is not None and less is not None and more - less >= RECOMPUTED:
         return "eviction"
-    return cause_of_row(failed) or ("computing" if known else "")
+    return cause_of_row(failed) or ("computing" if both_known else "")
 
 
 def computed_again(row: Row) -> float | None:
@@ -209,45 +209,49 @@ def knee_of(rows: Sequence[Row]) -> float | None:
     return None
 
 
-def capacity_statements(found: Capacity, rows: Sequence[Row]) -> list[Statement]:
+def capacity_statements(search: Capacity, rows: Sequence[Row]) -> list[Statement]:
     by_load = {load_of(row): row for row in rows}
-    steps = {step.load: step for step in found.steps}
+    steps = {step.load: step for step in search.steps}
     sentences = [
         Statement(
-            " ".join(_capacity(found, by_load, steps)),
-            "\n".join(_capacity(found, by_load, steps, short=True)),
+            " ".join(_capacity(search, by_load, steps)),
+            "\n".join(_capacity(search, by_load, steps, short=True)),
         )
     ]
-    if found.ceiling is not None:
-        sentences += _bottleneck(found.why, steps[found.ceiling], by_load[found.ceiling])
-        sentences += _cause(found, by_load[found.ceiling], by_load)
-    if found.holds is not None:
-        sentences.append(_at_capacity(by_load[found.holds]))
-    return sentences + _saturation(found, by_load)
+    if search.ceiling is not None:
+        sentences += _bottleneck(search.why, steps[search.ceiling], by_load[search.ceiling])
+        sentences += _cause(search, by_load[search.ceiling], by_load)
+    if search.holds is not None:
+        sentences.append(_at_capacity(by_load[search.holds]))
+    return sentences + _saturation(search, by_load)
 
 
 def _capacity(
-    found: Capacity,
+    search: Capacity,
     rows: Mapping[float, Row],
     steps: Mapping[float, CapacityStep],
     *,
     short: bool = False,
 ) -> list[str]:
-    target, lightest = found.target, min(steps)
+    target, lightest = search.target, min(steps)
     within = (
-        f"with {limits(found.limits)} in {percent(found.share)}{'' if short else ' of requests'}"
+        f"with {limits(search.limits)} in {percent(search.share)}{'' if short else ' of requests'}"
     )
-    ceiling = steps[found.ceiling] if found.ceiling is not None and found.why != "invalid" else None
-    likely = found.likely if found.holds is not None else None
-    unsure = [_with_count(steps[each]) for each in found.undecided if each != likely]
+    ceiling = (
+        steps[search.ceiling] if search.ceiling is not None and search.why != "invalid" else None
+    )
+    likely = search.likely if search.holds is not None else None
+    unsure = [_with_count(steps[each]) for each in search.undecided if each != likely]
     undecided = (
         [in_a_line("Undecided: ", unsure) if short else f"Undecided: {listed(unsure)}."]
         if unsure
         else []
     )
-    if found.holds is not None:
-        handled = f"{load(rows[found.holds], short=short)} {within} ({_count(steps[found.holds])})"
-        end = _end(found, ceiling, short=short)
+    if search.holds is not None:
+        handled = (
+            f"{load(rows[search.holds], short=short)} {within} ({_count(steps[search.holds])})"
+        )
+        end = _end(search, ceiling, short=short)
         also = [] if likely is None else [f"Likely also {_with_count(steps[likely])}."]
         return [f"{target} handles {handled}{end}.", *also, *undecided]
     if unsure:
@@ -260,7 +264,7 @@ def _capacity(
             if short
             else [f"{certain}; {too_much}", *undecided]
         )
-    if found.why == "invalid":
+    if search.why == "invalid":
         return [
             f"The capacity of {target} is unknown: the figures "
             f"{level(rows[lightest], short=short)} are INVALID."
@@ -271,12 +275,12 @@ def _capacity(
     ]
 
 
-def _end(found: Capacity, ceiling: CapacityStep | None, *, short: bool) -> str:
+def _end(search: Capacity, ceiling: CapacityStep | None, *, short: bool) -> str:
     """Return where the loads end that a target handles: at one that is too much, or with the
     search."""
     if ceiling:
         return f", not {_with_count(ceiling)}"
-    if found.undecided or found.ceiling is not None:
+    if search.undecided or search.ceiling is not None:
         return ""
     if short:
         return ", the --to limit"
@@ -324,13 +328,13 @@ def _bottleneck(why: str, step: CapacityStep, row: Row) -> list[Statement]:
     ]
 
 
-def _cause(found: Capacity, failed: Row, rows: Mapping[float, Row]) -> list[Statement]:
-    own = _own_cause(found, failed)
-    if found.cause in ("memory", "slots", "throttling"):
+def _cause(search: Capacity, failed: Row, rows: Mapping[float, Row]) -> list[Statement]:
+    own = _own_cause(search, failed)
+    if search.cause in ("memory", "slots", "throttling"):
         return own
     session, again = failed.session, computed_again(failed)
-    passed = found.likely or found.holds
-    if not found.cause or session is None or again is None or passed is None:
+    passed = search.likely or search.holds
+    if not search.cause or session is None or again is None or passed is None:
         return own
     gave, before = (
         percent(round(each.session.cached_of_ideal.value or 0.0, 2)) if each.session else ""
@@ -341,7 +345,7 @@ def _cause(found: Capacity, failed: Row, rows: Mapping[float, Row]) -> list[Stat
         f"{level(rows[passed], short=form)}"
         for form in (False, True)
     )
-    if found.cause == "computing":
+    if search.cause == "computing":
         cause = "The cause is computing, not eviction"
         return [Statement(f"{cause}: the prompt {ratios}.", f"{cause}: the {short}.")]
     missed = f"{session.misses:,} of {counted_as(session.reusing, 'turn')} missed it"
@@ -354,16 +358,16 @@ def _cause(found: Capacity, failed: Row, rows: Mapping[float, Row]) -> list[Stat
     ]
 
 
-def _own_cause(found: Capacity, failed: Row) -> list[Statement]:
+def _own_cause(search: Capacity, failed: Row) -> list[Statement]:
     view = failed.server
-    if view is None or found.cause in ("", "eviction"):
+    if view is None or search.cause in ("", "eviction"):
         return []
     cause = {
         "memory": "The KV cache is full, so requests wait",
         "slots": "Requests wait for a free place in the batch",
         "throttling": "The GPUs are throttled",
         "computing": "No request waits, so computing takes the time",
-    }[found.cause]
+    }[search.cause]
     reported = [*evidence(view), *throttled_by(view)]
     return [with_evidence(f"{cause} {level(failed)}", reported)]
 
@@ -389,7 +393,7 @@ def _at_capacity(row: Row) -> Statement:
     )
 
 
-def _saturation(found: Capacity, rows: Mapping[float, Row]) -> list[Statement]:
+def _saturation(search: Capacity, rows: Mapping[float, Row]) -> list[Statement]:
     speeds = {
         at: row.output_tokens_per_s
         for at, row in rows.items()
@@ -398,21 +402,21 @@ def _saturation(found: Capacity, rows: Mapping[float, Row]) -> list[Statement]:
     if len(speeds) < 2:
         return []
     most = max(speeds, key=lambda at: speeds[at])
-    if found.knee is None:
+    if search.knee is None:
         return [
             Statement(
                 f"System tokens/s grow up to {load(rows[most])}: "
                 f"{number(speeds[most])}{_batching(rows[most])}."
             )
         ]
-    knee = f"{number(speeds[found.knee])}{_batching(rows[found.knee])}"
-    grown = speeds[most] / speeds[found.knee] - 1
+    knee = f"{number(speeds[search.knee])}{_batching(rows[search.knee])}"
+    grown = speeds[most] / speeds[search.knee] - 1
     if grown < SAME_THROUGHPUT:
-        return [Statement(f"System tokens/s saturate at {load(rows[found.knee])}: {knee}.")]
+        return [Statement(f"System tokens/s saturate at {load(rows[search.knee])}: {knee}.")]
     beyond = f"{number(speeds[most])} at {load(rows[most])} ({change(grown)})"
     return [
         Statement(
-            f"System tokens/s grow slowly beyond {load(rows[found.knee])}: {knee}, and {beyond}."
+            f"System tokens/s grow slowly beyond {load(rows[search.knee])}: {knee}, and {beyond}."
         )
     ]
 

@@ -100,18 +100,18 @@ def with_evidence(words: str, reported: Sequence[str], short: str = "") -> State
 
 
 def server_statements(rows: Sequence[Row]) -> list[Statement]:
-    found: list[Statement] = []
+    statements: list[Statement] = []
     for levels in rows_by_target(rows):
         reported = [row for row in levels if row.server is not None]
         if reported:
-            found += [
+            statements += [
                 *_queue(levels[0], reported),
                 *_preemptions(reported),
                 *_cache(reported),
                 *_throttling(reported),
                 *_drafts(reported),
             ]
-    return found
+    return statements
 
 
 def _queue(lightest: Row, levels: Sequence[Row]) -> Iterator[Statement]:

@@ -85,8 +85,8 @@ def _value(metric: Figure | Total, value: float | None) -> str:
 
 def change_statements(changes: Sequence[ConditionChange], *, of_period: bool) -> list[Statement]:
     real = [(changed, _real(changed, of_period=of_period)) for changed in changes]
-    same = grouped((changed for changed, found in real if not found), level)
-    return [each for _, found in real for each in found] + [
+    same = grouped((changed for changed, sentences in real if not sentences), level)
+    return [each for _, sentences in real for each in sentences] + [
         _unchanged(alike, of_period=of_period) for alike in same.values()
     ]
 
@@ -122,20 +122,20 @@ def _first_p50(changed: ConditionChange) -> FigureChange | None:
 
 
 def _not_tested(changed: ConditionChange) -> bool:
-    found = _first_p50(changed)
-    return found is None or (not found.detectable and found.p_value is None)
+    median = _first_p50(changed)
+    return median is None or (not median.detectable and median.p_value is None)
 
 
 def _could_see(alike: Sequence[ConditionChange]) -> dict[str, list[str]]:
-    found: defaultdict[str, list[str]] = defaultdict(list)
+    by_figure: defaultdict[str, list[str]] = defaultdict(list)
     for row_change in alike:
         first = _first_p50(row_change)
         if first is not None and first.detectable:
             size = change(first.detectable).removeprefix("+")
-            found[FIGURES[first.figure].label].append(
+            by_figure[FIGURES[first.figure].label].append(
                 f"{size} ({row_change.name})" if len(alike) > 1 else size
             )
-    return found
+    return by_figure
 
 
 def change_evidence(f: FigureChange, p_value: float | None = None, *, short: bool = False) -> str:

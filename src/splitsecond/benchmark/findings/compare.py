@@ -101,8 +101,8 @@ class _Side(Struct, frozen=True):
         return FigureSample(np.concatenate([s.values for s in samples]), numbers, spread)
 
     def total(self, total: Total) -> float | None:
-        known = [value for each in self.rows if (value := total.value(each)) is not None]
-        return sum(known) / (1 if total.unit == "requests" else len(known)) if known else None
+        values = [value for each in self.rows if (value := total.value(each)) is not None]
+        return sum(values) / (1 if total.unit == "requests" else len(values)) if values else None
 
     def blocks(self, total: Total) -> Blocks:
         """Return the logarithm of a total in each round or run, if it is tested."""
@@ -117,8 +117,8 @@ class _Side(Struct, frozen=True):
                 enumerate(part for each in self.rows for part in total.by_round(each).values())
             )
             return ratio_blocks(parts) if len(parts) >= MIN_ROUNDS else {}
-        found = {at: math.log(value) for at, value in enumerate(values) if value > 0}
-        return found if self.by_run or len(found) >= MIN_ROUNDS else {}
+        logarithms = {at: math.log(value) for at, value in enumerate(values) if value > 0}
+        return logarithms if self.by_run or len(logarithms) >= MIN_ROUNDS else {}
 
 
 def compare(
@@ -164,24 +164,24 @@ def compare(
 
 def _of_other_tools(*sides: Sequence[RunData]) -> list[Statement]:
     tools = [data.run.asked.get("settings", {}).get("tool") for side in sides for data in side]
-    known = list(dict.fromkeys(tool for tool in tools if tool))
-    if not known:
+    tool_names = list(dict.fromkeys(tool for tool in tools if tool))
+    if not tool_names:
         return []
-    unknown = f"Measured by {listed(known)}: errors of the client are not known"
+    unknown = f"Measured by {listed(tool_names)}: errors of the client are not known"
     return [
         Statement(f"{unknown}, and the rounds are blocks of one stream of requests.", f"{unknown}.")
     ]
 
 
 def _close_rounds(*sides: Sequence[RunData]) -> RoundSpread | None:
-    found = [
+    spreads = [
         round_spread(data.observations)
         for side in sides
         if not _several_days(side)
         for data in side
     ]
     return min(
-        (each for each in found if each and not each.claims),
+        (each for each in spreads if each and not each.claims),
         key=lambda each: each.apart_s or 0,
         default=None,
     )
@@ -210,7 +210,7 @@ def parse_match(
 ) -> Match | None:
     """Parse pairs ``BEFORE=AFTER`` of target names; None without any. Raises `CallerFault`."""
     old, new = targets_of(before), targets_of(after)
-    found: dict[str, str] = {}
+    pairs: dict[str, str] = {}
     for text in texts:
         # Names of policies contain "=", so every place to split is tried.
         splits = [
@@ -223,23 +223,23 @@ def parse_match(
                 kind="bad_match",
                 hint=f"Targets before: {', '.join(old)}. After: {', '.join(new)}.",
             )
-        found[pair[0]] = pair[1]
-    return found or None
+        pairs[pair[0]] = pair[1]
+    return pairs or None
 
 
 def _side(runs: Sequence[RunData], match: Match) -> dict[Place, _Side]:
-    found: dict[Place, tuple[list[ConditionFindings], list[Sequence[Observation]]]] = {}
+    places: dict[Place, tuple[list[ConditionFindings], list[Sequence[Observation]]]] = {}
     taken = set(match.values())
     for data in runs:
         observed = grouped(ended(data.observations), lambda o: o.condition)
         for (target, *place_load), each in by_place(data.run.conditions).items():
             own = f"{target} (unmatched)" if target in taken else target
             place: Place = (match.get(target, own), *place_load)  # type: ignore[assignment]
-            rows, requests = found.setdefault(place, ([], []))
+            rows, requests = places.setdefault(place, ([], []))
             rows.append(each)
             requests.append(observed[each.condition])
     by_run = _several_days(runs)
-    return {place: _Side(rows, requests, by_run) for place, (rows, requests) in found.items()}
+    return {place: _Side(rows, requests, by_run) for place, (rows, requests) in places.items()}
 
 
 def _several_days(runs: Sequence[RunData]) -> bool:
@@ -276,9 +276,9 @@ def _changed(old: _Side, new: _Side, more: Collection[str]) -> _Changed:
 
 
 def _compared_percentiles(figure: Figure, old: _Side, new: _Side) -> Iterator[Compared]:
-    found = compare_figure(figure, old.sample(figure), new.sample(figure), paired=False)
+    comparisons = compare_figure(figure, old.sample(figure), new.sample(figure), paired=False)
     tested = not figure.counts_tokens or _counted_alike(old, new)
-    for name, each in found.items():
+    for name, each in comparisons.items():
         yield (
             figure.name,
             name,
@@ -304,13 +304,15 @@ def _corrected(changed: Sequence[_Changed]) -> list[ConditionChange]:
 
 def _condition_change(of: _Changed, compared: Sequence[Compared]) -> ConditionChange:
     old, new = of.old.rows[-1], of.new.rows[-1]
-    tested = {name: found for name, percentile, found in compared if not percentile}
+    tested = {name: comparison for name, percentile, comparison in compared if not percentile}
     return ConditionChange(
         target=new.target,
         before_target=old.target,
         concurrency=new.concurrency,
         rate=new.rate,
-        figures=[figure_change(FIGURES[name], p, found) for name, p, found in compared if p],
+        figures=[
+            figure_change(FIGURES[name], p, comparison) for name, p, comparison in compared if p
+        ],
         totals=[
             figure_change(total, "", tested[total.name])
             if total.name in tested
@@ -334,27 +336,33 @@ def compare_figure(
     return compare_samples(before, after, places, paired=paired)
 
 
-def figure_change(metric: Figure | Total, percentile: str, found: SampleComparison) -> FigureChange:
-    up = found.log_ratio
-    if not found.rounds:
-        up = 0.0 if found.first is None or found.second is None else found.second - found.first
+def figure_change(
+    metric: Figure | Total, percentile: str, comparison: SampleComparison
+) -> FigureChange:
+    up = comparison.log_ratio
+    if not comparison.rounds:
+        up = (
+            0.0
+            if comparison.first is None or comparison.second is None
+            else comparison.second - comparison.first
+        )
     better = (
         None if up == 0 or metric.higher_is_better is None else (up > 0) == metric.higher_is_better
     )
     return FigureChange(
         figure=metric.name,
         percentile=percentile,
-        before=found.first,
-        after=found.second,
-        change=None if found.ratio is None else found.ratio - 1,
-        ci95=None if found.ci95 is None else (found.ci95[0] - 1, found.ci95[1] - 1),
-        p_value=found.p_value,
-        real=found.real,
+        before=comparison.first,
+        after=comparison.second,
+        change=None if comparison.ratio is None else comparison.ratio - 1,
+        ci95=None if comparison.ci95 is None else (comparison.ci95[0] - 1, comparison.ci95[1] - 1),
+        p_value=comparison.p_value,
+        real=comparison.real,
         better=better,
-        detectable=None if found.detectable is None else found.detectable - 1,
-        error=found.error,
-        freedom=found.freedom,
-        needs=found.needs,
+        detectable=None if comparison.detectable is None else comparison.detectable - 1,
+        error=comparison.error,
+        freedom=comparison.freedom,
+        needs=comparison.needs,
     )
 
 

@@ -46,15 +46,15 @@ def conclusion(run: Run, observations: Sequence[Observation], use: str = "") -> 
 
 def _for_use(run: Run, use: str) -> str:
     return " ".join(
-        _of_use(run, found, asked_for(found))
-        for found in run.uses
-        if found.use == use and found.candidates
+        _of_use(run, choice, asked_for(choice))
+        for choice in run.uses
+        if choice.use == use and choice.candidates
     )
 
 
-def _of_use(run: Run, found: Recommendation, use: str) -> str:
-    best, tense = found.candidates[0], _within(run)
-    limit, value = limit_words(found.use), _judged(found)
+def _of_use(run: Run, choice: Recommendation, use: str) -> str:
+    best, tense = choice.candidates[0], _within(run)
+    limit, value = limit_words(choice.use), _judged(choice)
     at = f" at {best.load}" if best.load else ""
     if best.keeps == "no":
         beyond = f"; {best.target} comes nearest ({value}{at})" if value else ""
@@ -62,34 +62,34 @@ def _of_use(run: Run, found: Recommendation, use: str) -> str:
     if best.keeps == "unsure":
         seen = f"{value or best.why}{at}{tense}"
         return f"For {use}, the run cannot tell yet whether {best.target} meets {limit} ({seen})."
-    if found.is_clear or len(found.candidates) == 1:
+    if choice.is_clear or len(choice.candidates) == 1:
         return (
             f"For {use}, take {best.target}: it meets "
             f"{limit}{at}{tense}{f' ({value})' if value else ''}."
         )
-    met = [each.target for each in found.candidates if each.keeps == "yes"]
+    met = [each.target for each in choice.candidates if each.keeps == "yes"]
     return (
         f"For {use}, {listed(met)} {'meets' if len(met) == 1 else 'meet'} {limit}{at}{tense}; "
         "none is clearly first."
     )
 
 
-def _judged(found: Recommendation) -> str:
-    best = found.candidates[0]
-    if best.value is None or not found.limits:
+def _judged(choice: Recommendation) -> str:
+    best = choice.candidates[0]
+    if best.value is None or not choice.limits:
         return ""
-    return f"{found.percentile} {figure_words(next(iter(found.limits)), best.value)}"
+    return f"{choice.percentile} {figure_words(next(iter(choice.limits)), best.value)}"
 
 
 def _fastest(run: Run, observations: Sequence[Observation]) -> str:
-    found = leads(run.conditions, observations)
+    all_leads = leads(run.conditions, observations)
     workloads = [
         loads
         for rows in rows_by_workload(run.conditions)
         if (loads := _loads(rows_by_target(rows)))
     ]
     if len(workloads) > 1:
-        return _by_workload(run, workloads, found)
+        return _by_workload(run, workloads, all_leads)
     (loads,) = workloads
     lightest, heaviest = loads[min(loads)], loads[max(loads)]
     if len(lightest) == 1:
@@ -98,13 +98,13 @@ def _fastest(run: Run, observations: Sequence[Observation]) -> str:
         return _of_one_target(first, heavier)
     within = _within(run)
     tense, verb = ("was", "was ahead") if within else ("is", "is the fastest")
-    if _leads_everywhere(loads, found):
-        of = by_figure(found, lightest)
+    if _leads_everywhere(loads, all_leads):
+        of = by_figure(all_leads, lightest)
         where = f"at every load{within}; {level(lightest[0])} it {tense}"
         return f"{_winner(of)} {verb} {where} {_margins(_clear(of))} as the next target."
     if lightest is heaviest:
-        return _of_load(lightest, by_figure(found, lightest), within)
-    light, heavy = by_figure(found, lightest), by_figure(found, heaviest)
+        return _of_load(lightest, by_figure(all_leads, lightest), within)
+    light, heavy = by_figure(all_leads, lightest), by_figure(all_leads, heaviest)
     if (winner := _winner(light)) and winner == _winner(heavy):
         return (
             f"{winner} {verb} {level(lightest[0])} and {level(heaviest[0])}{within}: "
@@ -119,7 +119,7 @@ def _loads(levels: Sequence[Sequence[Row]]) -> Mapping[tuple[bool, float], list[
 
 
 def _by_workload(
-    run: Run, workloads: Sequence[Mapping[tuple[bool, float], list[Row]]], found: Sequence[Lead]
+    run: Run, workloads: Sequence[Mapping[tuple[bool, float], list[Row]]], all_leads: Sequence[Lead]
 ) -> str:
     """Return a sentence for each workload: of several targets at the heaviest load, of one at the
     lightest."""
@@ -129,7 +129,7 @@ def _by_workload(
     within = _within(run)
     heaviest = [loads[max(loads)] for loads in workloads]
     return " ".join(
-        _of_load(rows, by_figure(found, rows), within) for rows in heaviest if len(rows) > 1
+        _of_load(rows, by_figure(all_leads, rows), within) for rows in heaviest if len(rows) > 1
     )
 
 
@@ -241,11 +241,11 @@ def _has_p95(row: Row) -> bool:
     return None not in wait_figure(row).summary(row).interval("p95")
 
 
-def by_figure(found: Sequence[Lead], level_rows: Sequence[Row]) -> dict[str, Lead]:
+def by_figure(all_leads: Sequence[Lead], level_rows: Sequence[Row]) -> dict[str, Lead]:
     at = {row.condition for row in level_rows}
     return {
         _plain(each): each
-        for each in found
+        for each in all_leads
         if each.best.condition in at and isinstance(each.metric, Figure)
     }
 
@@ -256,9 +256,9 @@ def _winner(by_metric: Mapping[str, Lead]) -> str:
 
 
 def _leads_everywhere(
-    loads: Mapping[tuple[bool, float], Sequence[Row]], found: Sequence[Lead]
+    loads: Mapping[tuple[bool, float], Sequence[Row]], all_leads: Sequence[Lead]
 ) -> bool:
-    winners = {_winner(by_figure(found, rows)) for rows in loads.values()}
+    winners = {_winner(by_figure(all_leads, rows)) for rows in loads.values()}
     return len(loads) > 1 and len(winners) == 1 and winners != {""}
 
 
@@ -286,11 +286,11 @@ def _clear(by_metric: Mapping[str, Lead]) -> dict[str, Lead]:
 
 def _alone(row: Row, *, brief: bool = False) -> str:
     if row.session is not None:
-        took = row.session.session_s.value
+        seconds = row.session.session_s.value
         return (
             ""
-            if took is None
-            else f"{row.target} takes {number(took)} s for a session {level(row)}."
+            if seconds is None
+            else f"{row.target} takes {number(seconds)} s for a session {level(row)}."
         )
     if row.inputs:
         latency = wait_figure(row).summary(row).p50

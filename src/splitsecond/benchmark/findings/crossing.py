@@ -40,13 +40,13 @@ def crossings(
     timed = [o for o in successful(observations) if o.ttft_ns is not None and o.tpot_ns is not None]
     answered = grouped((o for o in timed if o.condition in usable), lambda o: o.condition)
     random = np.random.default_rng(0)
-    lines = [_line(usable[name], found, random) for name, found in answered.items()]
+    lines = [_line(usable[name], requests, random) for name, requests in answered.items()]
     alike = grouped(lines, lambda line: line.row.token_source)
     return [crossing for lines in alike.values() for crossing in _envelope(lines)]
 
 
 def _envelope(lines: Sequence[_Line]) -> list[Crossing]:
-    found = []
+    envelope = []
     at = min(lines, key=lambda line: (line.ttft, line.tpot), default=None)
     while at is not None:
         later = [
@@ -58,9 +58,9 @@ def _envelope(lines: Sequence[_Line]) -> list[Crossing]:
             break
         tokens, following = min(later, key=lambda pair: (pair[0], pair[1].tpot))
         if 1 <= tokens <= LONGEST:
-            found.append(_crossing(at, following, tokens))
+            envelope.append(_crossing(at, following, tokens))
         at = following
-    return found
+    return envelope
 
 
 def _line(
@@ -104,7 +104,7 @@ def _crossing(first: _Line, then: _Line, tokens: float) -> Crossing:
     )
 
 
-def crossing_statements(found: Sequence[Crossing]) -> list[Statement]:
+def crossing_statements(all_crossings: Sequence[Crossing]) -> list[Statement]:
     return [
         Statement(
             f"{each.load.capitalize()}, a response of up to {each.tokens:,.0f} output tokens ends "
@@ -113,7 +113,7 @@ def crossing_statements(found: Sequence[Crossing]) -> list[Statement]:
             f"Up to {each.tokens:,.0f} output tokens (95% {low:,.0f}–{high:,.0f}) {each.first} is "
             f"sooner, beyond {each.then}.",
         )
-        for each in found
+        for each in all_crossings
         if each.ci95 is not None
         for low, high in [each.ci95]
     ]

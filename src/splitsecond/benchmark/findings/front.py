@@ -8,10 +8,12 @@ from splitsecond.core.wording import Statement, listed, number
 
 def front(rows: Sequence[ConditionFindings]) -> list[ConditionFindings]:
     """Return the rows that no other beats in both throughput and TTFT p95, the fastest first."""
-    known = [row for row in rows if not row.invalid and row.ttft_ms.p95 and row.output_tokens_per_s]
-    known.sort(key=lambda row: (row.ttft_ms.p95, -(row.output_tokens_per_s or 0)))
+    usable = [
+        row for row in rows if not row.invalid and row.ttft_ms.p95 and row.output_tokens_per_s
+    ]
+    usable.sort(key=lambda row: (row.ttft_ms.p95, -(row.output_tokens_per_s or 0)))
     best: list[ConditionFindings] = []
-    for row in known:
+    for row in usable:
         if not best or (row.output_tokens_per_s or 0) > (best[-1].output_tokens_per_s or 0):
             best.append(row)
     return best
@@ -22,7 +24,7 @@ def front_statements(
 ) -> list[Statement]:
     """Return the front in words, what is never on it, and the settings that did not run, with their
     reasons."""
-    found = []
+    statements = []
     best, names = front(rows), dict.fromkeys(row.target for row in rows)
     if best and len(names) > 1:
         places = [
@@ -30,14 +32,14 @@ def front_statements(
             f"tokens/s, {number(row.ttft_ms.p95 or 0)} ms)"
             for row in best
         ]
-        found.append(
+        statements.append(
             Statement(
                 f"Best throughput for each TTFT p95: {listed(places)}.",
                 "\n".join(["Front:", *places]),
             )
         )
         if beaten := [name for name in names if name not in {row.target for row in best}]:
-            found.append(Statement(f"At no load on this front: {listed(beaten)}."))
-    return found + [
+            statements.append(Statement(f"At no load on this front: {listed(beaten)}."))
+    return statements + [
         Statement(f"{name} did not run: {why.removesuffix('.')}.") for name, why in failures.items()
     ]

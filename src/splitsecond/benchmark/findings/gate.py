@@ -186,23 +186,23 @@ def check_changes(gates: Sequence[Gate], comparison: Comparison) -> list[str]:
             )
         breaches += [gate._unchecked(f"{name}: {_NO_ROW}") for name in comparison.only_before]
         for changed in comparison.conditions:
-            found = _found(changed, gate.figure, gate.statistic)
-            if found is not None and found.ci95 is not None:
-                if _unbounded(found):
+            change = _found(changed, gate.figure, gate.statistic)
+            if change is not None and change.ci95 is not None:
+                if _unbounded(change):
                     breaches.append(gate._unbounded(_name(changed)))
                 else:
-                    tested.append((gate, changed, found))
-            elif sentence := _without_interval(gate, changed, found):
+                    tested.append((gate, changed, change))
+            elif sentence := _without_interval(gate, changed, change):
                 breaches.append(sentence)
     of_period = comparison.close_rounds is not None
-    p_values = {at: _one_sided(gate, found) for at, (gate, _, found) in enumerate(tested)}
+    p_values = {at: _one_sided(gate, change) for at, (gate, _, change) in enumerate(tested)}
     for at, (adjusted, _) in holm_levels(p_values).items():
-        gate, changed, found = tested[at]
+        gate, changed, change = tested[at]
         if adjusted < DOUBT:
             certain = "in these minutes" if of_period else chance(adjusted)
             breaches.append(
-                f"{_name(changed)}: {gate._name} went from {number(found.before)} to "
-                f"{number(found.after)}{change_evidence(found)}, which is {gate.compare} "
+                f"{_name(changed)}: {gate._name} went from {number(change.before)} to "
+                f"{number(change.after)}{change_evidence(change)}, which is {gate.compare} "
                 f"{_change(gate.limit)} ({certain})."
             )
     return breaches
@@ -213,32 +213,32 @@ def _found(changed: ConditionChange, figure: str, statistic: str) -> FigureChang
     return next((f for f in every if (f.figure, f.percentile) == (figure, statistic)), None)
 
 
-def _unbounded(found: FigureChange) -> bool:
+def _unbounded(change: FigureChange) -> bool:
     """Return whether the interval holds every change: two rounds a side that differ widely give
     such a one.
 
     The logarithm of its lower bound, a fall by 100%, does not exist.
     """
-    return found.ci95 is not None and found.ci95[0] <= -1
+    return change.ci95 is not None and change.ci95[0] <= -1
 
 
-def _comparison(found: FigureChange) -> SampleComparison:
+def _comparison(change: FigureChange) -> SampleComparison:
     """Return the comparison that a change with an interval came from: its middle is that of the
     logarithms."""
-    middle = sum(math.log1p(bound) for bound in found.ci95 or ()) / 2
+    middle = sum(math.log1p(bound) for bound in change.ci95 or ()) / 2
     return SampleComparison(
-        first=found.before,
-        second=found.after,
+        first=change.before,
+        second=change.after,
         log_ratio=middle,
-        error=found.error,
-        freedom=found.freedom,
+        error=change.error,
+        freedom=change.freedom,
     )
 
 
-def _one_sided(gate: Gate, found: FigureChange) -> float:
+def _one_sided(gate: Gate, change: FigureChange) -> float:
     """Return twice the one-sided p-value of the hypothesis that the change does not breach
     `gate`."""
-    limit, compared = math.log1p(gate.limit), _comparison(found)
+    limit, compared = math.log1p(gate.limit), _comparison(change)
     doubt = compared.doubt_of(limit)
     beyond = (
         compared.log_ratio > limit if gate.compare.startswith(">") else compared.log_ratio < limit
@@ -246,29 +246,29 @@ def _one_sided(gate: Gate, found: FigureChange) -> float:
     return doubt if beyond else 2 - doubt
 
 
-def _without_interval(gate: Gate, changed: ConditionChange, found: FigureChange | None) -> str:
+def _without_interval(gate: Gate, changed: ConditionChange, change: FigureChange | None) -> str:
     name = _name(changed)
     if (
-        found is None
-        or found.before is None
-        or (found.after is None and not found.real)
-        or found.before == 0
+        change is None
+        or change.before is None
+        or (change.after is None and not change.real)
+        or change.before == 0
     ):
         return gate._unchecked(f"{name}: {gate._name} is missing or 0 on one side")
-    if found.needs:
+    if change.needs:
         return gate._too_few(name)
-    if found.percentile and found.after is None:
+    if change.percentile and change.after is None:
         worse = gate.compare.startswith(">") != FIGURES[gate.figure].higher_is_better
         return f"{name}: {gate._name} is now beyond what was answered." if worse else ""
-    if found.percentile:
+    if change.percentile:
         few = "has too few rounds or requests to be tested"
         return gate._unchecked(f"{name}: {gate._name} {few}")
-    assert found.after is not None
-    moved = _moved(found.before, found.after)
+    assert change.after is not None
+    moved = _moved(change.before, change.after)
     if not _COMPARE[gate.compare](moved, gate.limit):
         return ""
     return (
-        f"{name}: {gate._name} went from {number(found.before)} to {number(found.after)} "
+        f"{name}: {gate._name} went from {number(change.before)} to {number(change.after)} "
         f"({_change(moved)}), which is {gate.compare} {_change(gate.limit)}."
     )
 
@@ -295,24 +295,26 @@ class Equivalence(Struct, frozen=True, kw_only=True):
         ]
 
     def _not_shown(self, changed: ConditionChange) -> str:
-        found = _found(changed, self.figure, self.statistic)
+        change = _found(changed, self.figure, self.statistic)
         name = f"{_name(changed)}: {self.figure}{f'.{self.statistic}' if self.statistic else ''}"
-        if found is None or found.ci95 is None:
-            needs = f" Use {_enough(self.statistic)}." if found is not None and found.needs else ""
+        if change is None or change.ci95 is None:
+            needs = (
+                f" Use {_enough(self.statistic)}." if change is not None and change.needs else ""
+            )
             return Unchecked(f"{name} could not be tested, so {self.text!r} is not shown.{needs}")
-        if _unbounded(found):
+        if _unbounded(change):
             return Unchecked(
                 f"{name} changed by an unknown amount: its interval has no bounds, so "
                 f"{self.text!r} is not shown."
             )
-        low, high = (bound - 1 for bound in _comparison(found).interval(EQUIVALENT_DOUBT))
+        low, high = (bound - 1 for bound in _comparison(change).interval(EQUIVALENT_DOUBT))
         if -self.share < low and high < self.share:
             return ""
         differs = low >= self.share or high <= -self.share
         verdict = "differs by more than" if differs else "is not shown to be equivalent within ±"
         return (
             f"{name} {verdict}{' ' if differs else ''}{number(self.share * 100)}%: "
-            f"{_change(found.change or 0.0)}, 90% interval {_change(low)} to {_change(high)}."
+            f"{_change(change.change or 0.0)}, 90% interval {_change(low)} to {_change(high)}."
         )
 
 

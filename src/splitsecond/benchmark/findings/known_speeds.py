@@ -25,13 +25,13 @@ def known_speeds(run: Run, name: str, speeds: Sequence[ProductionSpeed]) -> list
     for of_workload in rows_by_workload(run.conditions):
         for rows in rows_by_target(of_workload):
             measured.setdefault(rows[0].target, []).extend(rows)
-    found = []
+    matches = []
     for speed in speeds:
         rows = measured.get(_same(speed.name, measured), [])
         if rows:
             nearest = min(rows, key=lambda row: _distance(speed, row))
-            found.append(_known(speed.name, f"{name} of {run.began[:DAY]}", nearest))
-    return found
+            matches.append(_known(speed.name, f"{name} of {run.began[:DAY]}", nearest))
+    return matches
 
 
 def _same(target: str, measured: Mapping[str, object]) -> str:
@@ -43,8 +43,8 @@ def _same(target: str, measured: Mapping[str, object]) -> str:
 
 
 def _place(target: str) -> tuple[str, str, str]:
-    found = identify(target)
-    return found.host, found.region, found.model
+    identity = identify(target)
+    return identity.host, identity.region, identity.model
 
 
 def _distance(speed: ProductionSpeed, row: ConditionFindings) -> tuple[float, float]:

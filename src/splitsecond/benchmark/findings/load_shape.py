@@ -101,13 +101,13 @@ def _queueing(first: ConditionFindings, row: ConditionFindings) -> str:
     return "yes" if tail and tail.low is not None and tail.low > 0 else "unsure"
 
 
-def load_shape_statements(found: Sequence[LoadShape]) -> list[Statement]:
+def load_shape_statements(all_shapes: Sequence[LoadShape]) -> list[Statement]:
     """Return what changes from the lightest load to the heaviest, of several targets the least and
     the most, and what each step and each target adds."""
-    ends = grouped(found, _ends)
+    ends = grouped(all_shapes, _ends)
     several = [shapes for shapes in ends.values() if len(shapes) > 1]
     statements = [each for shapes in several for each in _extremes(shapes)]
-    for shape in found:
+    for shape in all_shapes:
         together = len(ends[_ends(shape)]) > 1
         statements += _moved(shape.name, shape.steps[-1], detail=together)
         for step in shape.between:
@@ -190,14 +190,14 @@ def _statements(shape: LoadShape) -> Iterator[Statement]:
         )
 
 
-def _may_be_none(found: ShareOfChange) -> bool:
-    return found.low is not None and found.high is not None and found.low <= 0 <= found.high
+def _may_be_none(share: ShareOfChange) -> bool:
+    return share.low is not None and share.high is not None and share.low <= 0 <= share.high
 
 
-def _words(found: ShareOfChange) -> str:
+def _words(share: ShareOfChange) -> str:
     between = (
         ""
-        if found.low is None or found.high is None
-        else f" ({change(found.low)} to {change(found.high)})"
+        if share.low is None or share.high is None
+        else f" ({change(share.low)} to {change(share.high)})"
     )
-    return change(found.change) + between
+    return change(share.change) + between

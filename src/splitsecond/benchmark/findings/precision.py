@@ -48,14 +48,14 @@ def parse_precision(text: str) -> Precision:
     `CallerFault`."""
     if "=" not in text:
         return Precision(dict.fromkeys(DEFAULT, _share(text, text)))
-    wanted = {}
+    shares = {}
     for part in text.split(","):
         name, _, share = part.strip().partition("=")
         figure, _, percentile = name.strip().partition(".")
         if figure not in FIGURES or percentile not in PERCENTILES:
             raise _wrong(text)
-        wanted[f"{figure}.{percentile}"] = _share(share, text)
-    return Precision(wanted)
+        shares[f"{figure}.{percentile}"] = _share(share, text)
+    return Precision(shares)
 
 
 def _share(share: str, text: str) -> float:
@@ -75,8 +75,8 @@ def _wrong(text: str) -> CallerFault:
 
 
 def unmet(row: ConditionFindings, precision: Precision) -> list[Unmet]:
-    found = []
-    for name, wanted in precision.wanted.items():
+    misses = []
+    for name, limit in precision.wanted.items():
         figure_name, _, percentile = name.partition(".")
         figure = FIGURES[figure_name]
         if figure_name == "ttft_ms":
@@ -87,11 +87,11 @@ def unmet(row: ConditionFindings, precision: Precision) -> list[Unmet]:
             continue
         low, high = summary.interval(percentile)
         reached = math.inf if low is None or high is None else (high - low) / 2 / value
-        if reached > wanted:
-            found.append(
-                Unmet(label=f"{figure.label} {percentile}", reached=reached, wanted=wanted)
+        if reached > limit:
+            misses.append(
+                Unmet(label=f"{figure.label} {percentile}", reached=reached, wanted=limit)
             )
-    return found
+    return misses
 
 
 def in_words(each: Unmet, rounds: int, requests: int) -> str:

@@ -35,11 +35,11 @@ class Quality(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return _known(self.scores, target)
 
     def size(self, target: str) -> float | None:
-        given = _known(self.billions, target)
-        found = _BILLIONS.search(target.lower())
-        if given is not None or found is None:
-            return given
-        return int(found[1] or 1) * float(found[2])
+        billions = _known(self.billions, target)
+        match = _BILLIONS.search(target.lower())
+        if billions is not None or match is None:
+            return billions
+        return int(match[1] or 1) * float(match[2])
 
 
 def _known(figures: Mapping[str, float], target: str) -> float | None:

@@ -144,25 +144,25 @@ def _quality_front(rated: Sequence[TargetRating], use: Use) -> list[str]:
     return [r.target for r, _ in sorted(best, key=lambda pair: pair[1])]
 
 
-def quality_sentence(found: Recommendation) -> str:
-    if not found.quality_front:
+def quality_sentence(choice: Recommendation) -> str:
+    if not choice.quality_front:
         return ""
-    label, of, words = _RANKED[found.by]
-    rated = {r.target: r for r in found.candidates}
+    label, of, words = _RANKED[choice.by]
+    rated = {r.target: r for r in choice.candidates}
     front = [
         f"{name} ({label} {words(of(rated[name]) or 0.0)}, score {rated[name].quality:g})"
-        for name in found.quality_front
+        for name in choice.quality_front
     ]
     return f"No other target beats {listed(front, 'or')} in both {label} and score."
 
 
-def quality_points(found: Recommendation) -> tuple[str, list[tuple[str, float, float]]]:
+def quality_points(choice: Recommendation) -> tuple[str, list[tuple[str, float, float]]]:
     """Return the name of the figure of a use, and target, figure and score of each target that has
     both."""
-    label, of, _ = _RANKED[found.by]
+    label, of, _ = _RANKED[choice.by]
     points = [
         (r.target, value, r.quality)
-        for r in found.candidates
+        for r in choice.candidates
         if r.quality is not None and (value := of(r))
     ]
     return label, points
@@ -223,19 +223,23 @@ def _judged_load(
     return place, None if _load_at(loads[place]) == heaviest else heaviest
 
 
-def _load_at(found: Evidence) -> AtLoad:
-    return AtLoad(found.amount, found.closed)
+def _load_at(evidence: Evidence) -> AtLoad:
+    return AtLoad(evidence.amount, evidence.closed)
 
 
 def _by_load(load: AtLoad) -> tuple[bool, float]:
     return not load.closed, load.amount
 
 
-def _rank_interval(found: Evidence, use: Use) -> Interval:
+def _rank_interval(evidence: Evidence, use: Use) -> Interval:
     if use.by != "tokens_per_usd":
-        return found.figures[use.by].interval("p95" if use.by == "ttft_ms" else "p50")
-    value, speed, (low, high) = found.tokens_per_usd, found.tokens_per_s, found.tokens_per_s_ci95
-    if value and found.by_token:
+        return evidence.figures[use.by].interval("p95" if use.by == "ttft_ms" else "p50")
+    value, speed, (low, high) = (
+        evidence.tokens_per_usd,
+        evidence.tokens_per_s,
+        evidence.tokens_per_s_ci95,
+    )
+    if value and evidence.by_token:
         return value * SAME_VALUE, value / SAME_VALUE
     if not speed or low is None or high is None:
         return None, None
@@ -302,10 +306,10 @@ def _of_unknown_ability(
     return {r.target: why for r in rated if r.keeps != "no" and (why := unknown[r.target])}
 
 
-def _limited(found: Evidence, use: Use) -> tuple[float | None, Interval]:
+def _limited(evidence: Evidence, use: Use) -> tuple[float | None, Interval]:
     if use.limit is None:
         return None, (None, None)
-    summary = found.figures[_figure(use)]
+    summary = evidence.figures[_figure(use)]
     value: float | None = getattr(summary, use.percentile)
     return value, summary.interval(use.percentile)
 
@@ -314,18 +318,21 @@ def _figure(use: Use) -> str:
     return limited(use.limit[0], open_loop=False).name if use.limit else ""
 
 
-def _verdict(found: Evidence, use: Use) -> tuple[Keeps, str]:
-    if found.refused:
-        return "no", found.refused
-    if found.error_share > MISSES:
-        return "no", f"{percent(found.error_share)} of its requests failed"
-    if found.requests < MIN_REQUESTS:
-        return "unsure", f"only {counted_as(found.requests, 'request')}, fewer than {MIN_REQUESTS}"
+def _verdict(evidence: Evidence, use: Use) -> tuple[Keeps, str]:
+    if evidence.refused:
+        return "no", evidence.refused
+    if evidence.error_share > MISSES:
+        return "no", f"{percent(evidence.error_share)} of its requests failed"
+    if evidence.requests < MIN_REQUESTS:
+        return (
+            "unsure",
+            f"only {counted_as(evidence.requests, 'request')}, fewer than {MIN_REQUESTS}",
+        )
     if use.limit is None:
         return "yes", ""
     name, limit = use.limit
     figure, at = FIGURES[_figure(use)], use.percentile
-    value, (low, high) = _limited(found, use)
+    value, (low, high) = _limited(evidence, use)
     if value is None:
         return "no", f"its {figure.label} {at} is unknown"
     sign = -1 if figure.higher_is_better else 1
@@ -441,31 +448,33 @@ def _policy(name: str, use: Use, targets: Sequence[str], *, priced: bool) -> str
     return f"fastest({branches}{by})"
 
 
-def use_statements(found: Sequence[Recommendation], use: str, period: str = "") -> list[Statement]:
+def use_statements(
+    choices: Sequence[Recommendation], use: str, period: str = ""
+) -> list[Statement]:
     """Return what is best for `use`. `period`: the time that it is about, "" if it holds for other
     times too."""
     return [
         Statement(_use_sentence(each, period), detail=True)
-        for each in found
+        for each in choices
         if each.use == use and each.fastest
     ]
 
 
-def asked_for(found: Recommendation) -> str:
+def asked_for(choice: Recommendation) -> str:
     """Return the use in words, with the workload where a run has several: "voice on workload
     8k"."""
-    return f"{found.use} on workload {found.workload}" if found.workload else found.use
+    return f"{choice.use} on workload {choice.workload}" if choice.workload else choice.use
 
 
-def _use_sentence(found: Recommendation, period: str) -> str:
-    label, of, words = _RANKED[found.by]
-    best, count, use = found.candidates[0], len(found.candidates), asked_for(found)
+def _use_sentence(choice: Recommendation, period: str) -> str:
+    label, of, words = _RANKED[choice.by]
+    best, count, use = choice.candidates[0], len(choice.candidates), asked_for(choice)
     value = of(best)
     at = f" at {best.load}" if best.load else ""
-    shown = f" ({label} {words(value)}{at})" if value is not None else ""
-    limit = "" if best.keeps == "yes" else f", but it may not meet {limit_words(found.use)}"
+    figure = f" ({label} {words(value)}{at})" if value is not None else ""
+    limit = "" if best.keeps == "yes" else f", but it may not meet {limit_words(choice.use)}"
     within, tense = (f" in {period}", "was") if period else ("", "is")
-    if found.is_clear:
-        return f"For {use}, {best.target} {tense} the best of {count}{shown}{within}{limit}."
-    may = f"{listed(found.may_be_first, 'or')} may {'have been' if period else 'be'} first"
+    if choice.is_clear:
+        return f"For {use}, {best.target} {tense} the best of {count}{figure}{within}{limit}."
+    may = f"{listed(choice.may_be_first, 'or')} may {'have been' if period else 'be'} first"
     return f"For {use}, no target {tense} clearly the best of {count}{within}: {may}."

@@ -18,7 +18,7 @@ def session_statements(rows: Sequence[ConditionFindings]) -> list[Statement]:
     """
     valid = sorted((each for each in rows if each.session and not each.invalid), key=load_order)
     lightest = {each.target: each for each in reversed(valid)}
-    found = []
+    statements = []
     for each in valid:
         assert each.session is not None
         typical = list(_typical(each.session)) if lightest[each.target] is each else []
@@ -30,51 +30,55 @@ def session_statements(rows: Sequence[ConditionFindings]) -> list[Statement]:
             return [Statement(fact) for fact in facts]
         if facts:
             lines = "\n".join((f"{row(each, short=True)}:", *facts))
-            found.append(Statement(f"{row(each)}: {' '.join(facts)}", lines))
-    return found
+            statements.append(Statement(f"{row(each)}: {' '.join(facts)}", lines))
+    return statements
 
 
-def _typical(found: SessionFindings) -> Iterator[str]:
-    parts = (found.waiting_share, found.generating_share, found.tools_share)
+def _typical(totals: SessionFindings) -> Iterator[str]:
+    parts = (totals.waiting_share, totals.generating_share, totals.tools_share)
     waiting, generating, tools = (percent(round(part.value or 0.0, 2)) for part in parts)
     spent = f"{waiting} waiting, {generating} generating, {tools} in tools"
-    if (whole := found.session_s).value:
+    if (whole := totals.session_s).value:
         yield f"a session takes {number(whole.value)} s{_evident(whole, number)}: {spent}."
     else:
         yield f"sessions spend their time so: {spent}. None was finished."
-    if (speed := found.prefill_tokens_per_s).value is not None:
-        cached = found.ms_per_1000_cached_tokens.value
+    if (speed := totals.prefill_tokens_per_s).value is not None:
+        cached = totals.ms_per_1000_cached_tokens.value
         more = (
             f"; 1,000 cached ones take {number(cached)} ms"
             if cached is not None and cached > 0
             else ""
         )
         yield f"new input is read at {number(speed.value)} tokens/s{_evident(speed, number)}{more}."
-    if (gave := found.cached_of_ideal).value is not None:
+    if (gave := totals.cached_of_ideal).value is not None:
         yield (
             f"the prompt cache gave {percent(round(gave.value, 2))} of the "
             f"ideal{_evident(gave, percent)}."
         )
-    if found.usd.value and found.usd_uncached.value and found.usd.value < found.usd_uncached.value:
+    if (
+        totals.usd.value
+        and totals.usd_uncached.value
+        and totals.usd.value < totals.usd_uncached.value
+    ):
         yield (
-            f"a session costs {usd(found.usd.value)}; without the prompt cache, "
-            f"{usd(found.usd_uncached.value)}."
+            f"a session costs {usd(totals.usd.value)}; without the prompt cache, "
+            f"{usd(totals.usd_uncached.value)}."
         )
 
 
-def _troubles(found: SessionFindings) -> Iterator[str]:
-    if found.misses and found.miss_s.value and found.miss_waiting_share.value:
-        missed = f"{found.misses:,} of {counted_as(found.reusing, 'turn')} missed"
-        share = percent(round(found.miss_waiting_share.value, 2))
+def _troubles(totals: SessionFindings) -> Iterator[str]:
+    if totals.misses and totals.miss_s.value and totals.miss_waiting_share.value:
+        missed = f"{totals.misses:,} of {counted_as(totals.reusing, 'turn')} missed"
+        share = percent(round(totals.miss_waiting_share.value, 2))
         yield (
-            f"each cache miss costs {number(found.miss_s.value)} s; {missed}; this is {share} of "
+            f"each cache miss costs {number(totals.miss_s.value)} s; {missed}; this is {share} of "
             "the time that users wait."
         )
-    elif found.cache_by and found.reusing:
-        yield f"{found.misses or 'none'} of {found.reusing:,} turns missed the prompt cache."
-    if found.broken:
+    elif totals.cache_by and totals.reusing:
+        yield f"{totals.misses or 'none'} of {totals.reusing:,} turns missed the prompt cache."
+    if totals.broken:
         yield (
-            f"{found.broken:,} of {counted_as(found.broken + found.finished, 'session')} that "
+            f"{totals.broken:,} of {counted_as(totals.broken + totals.finished, 'session')} that "
             "ended broke."
         )
 

@@ -91,9 +91,9 @@ def statements(conditions: Sequence[Row], observations: Sequence[Observation]) -
 def leads(conditions: Sequence[Row], observations: Sequence[Observation]) -> list[Lead]:
     observed = grouped(ended(observations), lambda o: o.condition)
     valid = [c for c in conditions if not c.invalid]
-    found = [each for rows in _comparable(valid) for each in _leads(rows, observed)]
-    judged = holm({number: each.found for number, each in enumerate(found)})
-    return [replace(each, found=judged[number]) for number, each in enumerate(found)]
+    all_leads = [each for rows in _comparable(valid) for each in _leads(rows, observed)]
+    judged = holm({number: each.found for number, each in enumerate(all_leads)})
+    return [replace(each, found=judged[number]) for number, each in enumerate(all_leads)]
 
 
 def _by_load(rows: Sequence[Row]) -> list[list[Row]]:
@@ -166,12 +166,12 @@ def _first(rows: Sequence[Row], figure: Figure, observed: Observed) -> Iterator[
         return compare_samples(slow, fast, MEDIAN, paired=True)["p50"]
 
     (best, best_value), (next_best, next_value) = ranked[:2]
-    found = compared(best, next_best)
+    test = compared(best, next_best)
     # the rounds say the opposite of the medians of all requests
-    if found.real and found.log_ratio < 0:
+    if test.real and test.log_ratio < 0:
         best, next_best, best_value, next_value = next_best, best, next_value, best_value
-        found = compared(best, next_best)
-    yield Lead(figure, best, next_best, (best_value, next_value), found)
+        test = compared(best, next_best)
+    yield Lead(figure, best, next_best, (best_value, next_value), test)
 
 
 def _session_time(rows: Sequence[Row]) -> Iterator[Lead]:
@@ -184,8 +184,8 @@ def _session_time(rows: Sequence[Row]) -> Iterator[Lead]:
     best, next_best = rows[at], rows[next_at]
     total = TOTALS["session_s"]
     short, long = (ratio_blocks(total.by_round(c)) for c in (best, next_best))
-    found = compare_blocks(short, long, paired=True, percentiles=(first, second))
-    yield Lead(total, best, next_best, (first, second), found)
+    test = compare_blocks(short, long, paired=True, percentiles=(first, second))
+    yield Lead(total, best, next_best, (first, second), test)
 
 
 def _throughput(rows: Sequence[Row]) -> Iterator[Lead]:
@@ -212,14 +212,14 @@ def _throughput(rows: Sequence[Row]) -> Iterator[Lead]:
 def _lead(of: Lead, period: str) -> Statement:
     """Return the sentence about a lead. `period`: the time that it is about, "" if it holds for
     other times too."""
-    found = of.found
-    if found.real:
+    test = of.found
+    if test.real:
         verdict, doubt = "ahead on " if period else "best ", ""
-    elif found.p_value is None:
+    elif test.p_value is None:
         verdict, doubt = "", " not tested"
     else:
         verdict, doubt = "", " unclear"
-    if period and found.p_value is not None:
+    if period and test.p_value is not None:
         doubt += f" in {period}"
     first, second = (number(value) if value is not None else "unanswered" for value in of.values)
     # "TPS 214" needs no unit.
@@ -228,36 +228,36 @@ def _lead(of: Lead, period: str) -> Statement:
         f"{load(of.best, short=True)}, "
         f"{verdict}{of.metric.label}{' p50' if isinstance(of.metric, Figure) else ''}"
         f"{doubt}: {of.best.target} {first}, {of.next_best.target} "
-        f"{second}{unit}{_evidence(found, short=True)}."
+        f"{second}{unit}{_evidence(test, short=True)}."
     )
     if (
-        found.p_value is not None
-        and not found.real
+        test.p_value is not None
+        and not test.real
         and not period
-        and (seen := _could_see(found, of.best))
+        and (seen := _could_see(test, of.best))
     ):
         short += f"\n{seen.removeprefix('; ').capitalize()}."
     return Statement(_full_lead(of, period), short, detail=of.metric.name != "session_s")
 
 
 def _full_lead(of: Lead, period: str) -> str:
-    found = of.found
+    test = of.found
     p50 = "p50 " if isinstance(of.metric, Figure) else ""
     best, next_best = (
         number(value) if value is not None else "beyond what was answered" for value in of.values
     )
-    where, evident = level(of.best).capitalize(), _evidence(found, of_period=bool(period))
-    if found.real and period:
+    where, evident = level(of.best).capitalize(), _evidence(test, of_period=bool(period))
+    if test.real and period:
         return (
             f"{where}, {of.best.target} was ahead on {of.metric.label} in {period}: "
             f"{p50}{best}{of.metric.unit_after}, {of.next_best.target} {next_best}{evident}."
         )
-    if found.real:
+    if test.real:
         return (
             f"{where}, {of.best.target} is first on {of.metric.label}: "
             f"{p50}{best}{of.metric.unit_after}, {of.next_best.target} {next_best}{evident}."
         )
-    if found.p_value is None:
+    if test.p_value is None:
         return (
             f"{where}, {of.metric.label} {p50}is {best}{of.metric.unit_after} for {of.best.target} "
             f"and {next_best} for {of.next_best.target} (not tested: too few requests or rounds)."
@@ -266,28 +266,28 @@ def _full_lead(of: Lead, period: str) -> str:
         f"{where}, no clear difference in "
         f"{f'{of.metric.label} {p50}'.rstrip()}{f' in {period}' if period else ''}: "
         f"{of.best.target} {best}{of.metric.unit_after}, {of.next_best.target} {next_best}{evident}"
-        f"{'' if period else _could_see(found, of.best)}."
+        f"{'' if period else _could_see(test, of.best)}."
     )
 
 
-def _could_see(found: SampleComparison, of: Row) -> str:
-    if found.detectable is None or found.detectable <= 1:
+def _could_see(test: SampleComparison, of: Row) -> str:
+    if test.detectable is None or test.detectable <= 1:
         return ""
-    seen = f"; this run could have seen {change(found.detectable - 1).removeprefix('+')}"
-    if found.detectable <= WORTH_SEEING:
+    seen = f"; this run could have seen {change(test.detectable - 1).removeprefix('+')}"
+    if test.detectable <= WORTH_SEEING:
         return seen
-    rounds = found.rounds_for(WORTH_SEEING)
+    rounds = test.rounds_for(WORTH_SEEING)
     in_rounds = f" in {counted_as(rounds, 'round')}" if of.ttft_ms.rounds else ""
     return (
-        f"{seen}, 10% takes about -n {math.ceil(of.requests * rounds / found.rounds):,}{in_rounds}"
+        f"{seen}, 10% takes about -n {math.ceil(of.requests * rounds / test.rounds):,}{in_rounds}"
     )
 
 
-def _evidence(found: SampleComparison, *, short: bool = False, of_period: bool = False) -> str:
+def _evidence(test: SampleComparison, *, short: bool = False, of_period: bool = False) -> str:
     return evidence(
-        "" if found.ratio is None else f"{ratio(found.ratio)}{'×' if short else ' times as fast'}",
-        found.ci95 and (ratio(found.ci95[0]), ratio(found.ci95[1])),
-        None if of_period else found.p_value,
+        "" if test.ratio is None else f"{ratio(test.ratio)}{'×' if short else ' times as fast'}",
+        test.ci95 and (ratio(test.ci95[0]), ratio(test.ci95[1])),
+        None if of_period else test.p_value,
         short=short,
     )
 
@@ -324,7 +324,7 @@ def _batching(rows: Sequence[Row], way: str) -> list[Statement]:
         (c for c in rows if c.batching_efficiency and c.target in alone), key=_concurrency
     ):
         highest[c.target] = c
-    found = []
+    sentences = []
     for most, alike in sorted(grouped(highest.values(), _concurrency).items()):
         grown = sorted(
             ((c.batching_efficiency or 0.0, c.target) for c in alike), key=lambda pair: -pair[0]
@@ -332,14 +332,14 @@ def _batching(rows: Sequence[Row], way: str) -> list[Statement]:
         times = ", ".join(f"{ratio(by)} times for {target}" for by, target in grown)
         short = [f"{target} {ratio(by)}×" for by, target in grown]
         if most > 1:
-            found.append(
+            sentences.append(
                 Statement(
                     f"From concurrency 1 to {most}{way}, system tokens/s grow {times}.",
                     in_a_line(f"c=1 to {most}{way}, system tokens/s: ", short),
                     detail=True,
                 )
             )
-    return found
+    return sentences
 
 
 def _concurrency(c: Row) -> int:

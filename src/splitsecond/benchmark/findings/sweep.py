@@ -19,7 +19,7 @@ def workload_changes(rows: Sequence[Row]) -> list[WorkloadChange]:
     names = list(dict.fromkeys(row.workload for row in rows))
     if len(names) < 2:
         return []
-    found = []
+    changes = []
     for target in dict.fromkeys(row.target for row in rows):
         own = sorted(
             (
@@ -33,8 +33,8 @@ def workload_changes(rows: Sequence[Row]) -> list[WorkloadChange]:
         for name in names[1:]:
             pair = _pair(lightest[names[0]], lightest[name])
             if pair is not None:
-                found.append(_change(*pair))
-    return found
+                changes.append(_change(*pair))
+    return changes
 
 
 def _pair(first: Sequence[Row], other: Sequence[Row]) -> tuple[Row, Row] | None:
@@ -76,20 +76,20 @@ def _difference(first: Summary, other: Summary) -> tuple[float | None, Interval]
     )
 
 
-def workload_statements(found: Sequence[WorkloadChange]) -> list[Statement]:
-    return [_sentence(each) for each in found if each.ttft_ms is not None]
+def workload_statements(changes: Sequence[WorkloadChange]) -> list[Statement]:
+    return [_sentence(each) for each in changes if each.ttft_ms is not None]
 
 
-def _sentence(found: WorkloadChange) -> Statement:
-    low, high = found.ttft_ci95
+def _sentence(effect: WorkloadChange) -> Statement:
+    low, high = effect.ttft_ci95
     between = (
         f" ({_signed(low)} to {_signed(high)})" if low is not None and high is not None else ""
     )
-    ttft = f"TTFT p50 {_signed(found.ttft_ms or 0.0)} ms{between}"
-    tps = f", TPS p50 {change(found.tps)}" if found.tps is not None else ""
+    ttft = f"TTFT p50 {_signed(effect.ttft_ms or 0.0)} ms{between}"
+    tps = f", TPS p50 {change(effect.tps)}" if effect.tps is not None else ""
     return Statement(
-        f"With workload {found.after} instead of {found.before}, {found.target}: {ttft}{tps}.",
-        f"{found.before} → {found.after}, {found.target}: {ttft}{tps}.",
+        f"With workload {effect.after} instead of {effect.before}, {effect.target}: {ttft}{tps}.",
+        f"{effect.before} → {effect.after}, {effect.target}: {ttft}{tps}.",
         detail=low is not None and high is not None and low <= 0 <= high,  # it may be none
     )
 

@@ -51,8 +51,8 @@ class WatchedFigure(Struct, frozen=True, kw_only=True):
         return percent(value) if self.share else f"{number(value)} {self.unit}"
 
 
-def _ttft(found: ConditionFindings) -> Summary:
-    return ttft_figure(open_loop=found.concurrency is None).summary(found)
+def _ttft(condition: ConditionFindings) -> Summary:
+    return ttft_figure(open_loop=condition.concurrency is None).summary(condition)
 
 
 TTFT = WatchedFigure(
@@ -198,15 +198,17 @@ class _Track:
             ErrorShareModel() if watched.share else TimesModel()
         )
 
-    def add(self, at: str, found: ConditionFindings) -> RoundNews | None:
-        value = self.watched.of(found)
+    def add(self, at: str, condition: ConditionFindings) -> RoundNews | None:
+        value = self.watched.of(condition)
         if value is None or (value <= 0 and not self.watched.share):
             return None
         hours = datetime.fromisoformat(at).timestamp() / 3600
         judged = self._chart.add(
-            hours, ErrorCount(found.errors, found.requests) if self.watched.share else value
+            hours, ErrorCount(condition.errors, condition.requests) if self.watched.share else value
         )
-        point = SeriesPoint(at=at, value=value, tail=self.watched.tail(found), state=judged.state)
+        point = SeriesPoint(
+            at=at, value=value, tail=self.watched.tail(condition), state=judged.state
+        )
         if judged.usual:
             point.low, point.high, point.early = (
                 judged.usual.low,
@@ -222,8 +224,8 @@ class _Track:
     def _news(self, judged: JudgedRound, value: float) -> RoundNews | None:
         watched, last = self.watched, self._chart.drifts[-1] if self._chart.drifts else None
         if last is not None and last.until is None:
-            found = self._found(last)
-            return RoundNews(text=f"{drift_words(found, watched)}.", good=not found.worse)
+            drift = self._found(last)
+            return RoundNews(text=f"{drift_words(drift, watched)}.", good=not drift.worse)
         if last is not None and judged.ended and last.settled:
             return RoundNews(
                 text=f"{watched.label}: {watched.formatted(last.after)} is usual from now on."
@@ -241,9 +243,9 @@ class _Track:
             )
             text = f"{watched.label} is unusual: {watched.formatted(value)}, usually {usual}."
             return RoundNews(text=text, good=judged.side != watched.worse)
-        if last is not None and last.side == watched.worse and (found := self._found(last)).open:
+        if last is not None and last.side == watched.worse and (drift := self._found(last)).open:
             return RoundNews(
-                text=f"{drift_words(found, watched)}. `--accept` acknowledges it.", good=False
+                text=f"{drift_words(drift, watched)}. `--accept` acknowledges it.", good=False
             )
         return None
 
@@ -289,12 +291,12 @@ class _Track:
         return len(self._points)
 
 
-def _why_not_judged(found: ConditionFindings, one: WatchRound) -> str:
-    if not found.requests:
-        return " ".join(["not measured.", *found.notes])
+def _why_not_judged(condition: ConditionFindings, one: WatchRound) -> str:
+    if not condition.requests:
+        return " ".join(["not measured.", *condition.notes])
     if not one.finished:
         return "interrupted, so it is not judged."
-    return f"INVALID: {' '.join(found.invalid)}" if found.invalid else ""
+    return f"INVALID: {' '.join(condition.invalid)}" if condition.invalid else ""
 
 
 class WatchHistory:
@@ -313,8 +315,8 @@ class WatchHistory:
         if one.failed:
             self._failed[one.at] = one.failed
         news: dict[str, list[RoundNews]] = {}
-        for place, found in by_place(one.rows).items():
-            news[found.condition] = self._judged(place, found, one)
+        for place, condition in by_place(one.rows).items():
+            news[condition.condition] = self._judged(place, condition, one)
         return news
 
     def _add_reported(self, at: str, name: str, view: ServerView) -> None:
@@ -332,21 +334,23 @@ class WatchHistory:
             replace(line, drifts=[line.drifting]) for line in lines if line.drifting
         )
 
-    def _judged(self, place: Place, found: ConditionFindings, one: WatchRound) -> list[RoundNews]:
-        if why := _why_not_judged(found, one):
+    def _judged(
+        self, place: Place, condition: ConditionFindings, one: WatchRound
+    ) -> list[RoundNews]:
+        if why := _why_not_judged(condition, one):
             if not one.failed:
-                self._left_out[row(found)][one.at] = why
+                self._left_out[row(condition)][one.at] = why
             return [
-                RoundNews(text=why, good=None if found.requests and not one.finished else False)
+                RoundNews(text=why, good=None if condition.requests and not one.finished else False)
             ]
-        tracks = self._tracks.setdefault(place, [_Track(watched, found) for watched in WATCHED])
-        self._past[place].append(found)
-        if found.server is not None:
-            self._add_reported(one.at, row(found), found.server)
-        news = [each for track in tracks if (each := track.add(one.at, found))]
-        known = max(track.rounds for track in tracks) - 1
-        if not news and known < MIN:
-            return [RoundNews(text=f"learning what is usual: round {known + 1} of {MIN}.")]
+        tracks = self._tracks.setdefault(place, [_Track(watched, condition) for watched in WATCHED])
+        self._past[place].append(condition)
+        if condition.server is not None:
+            self._add_reported(one.at, row(condition), condition.server)
+        news = [each for track in tracks if (each := track.add(one.at, condition))]
+        earlier = max(track.rounds for track in tracks) - 1
+        if not news and earlier < MIN:
+            return [RoundNews(text=f"learning what is usual: round {earlier + 1} of {MIN}.")]
         early = any(track.early for track in tracks)
         return news or [
             RoundNews(
@@ -371,7 +375,7 @@ class WatchHistory:
             statements=drift_statements(lines),
         )
 
-    def usual(self, asked: Sequence[ConditionFindings]) -> list[ConditionFindings]:
+    def usual(self, requested: Sequence[ConditionFindings]) -> list[ConditionFindings]:
         """Return a baseline for gates: each requested row, with the median of the last rounds for
         every figure.
 
@@ -379,30 +383,30 @@ class WatchHistory:
         """
         return [
             _usual(past)
-            for place in by_place(asked)
+            for place in by_place(requested)
             if len(past := self._past.get(place, ())) >= MIN
         ]
 
 
 def _skipped(moments: Sequence[str], every_s: float) -> dict[str, int]:
-    found: dict[str, int] = {}
+    skipped: dict[str, int] = {}
     for before, after in pairwise(map(datetime.fromisoformat, moments)):
         missing = round((after - before).total_seconds() / every_s) - 1 if every_s else 0
         if missing > 0:
-            found[(before + timedelta(seconds=every_s)).isoformat(timespec="milliseconds")] = (
+            skipped[(before + timedelta(seconds=every_s)).isoformat(timespec="milliseconds")] = (
                 missing
             )
-    return found
+    return skipped
 
 
-def drift_words(found: DriftPeriod, watched: WatchedFigure) -> str:
-    moved = "" if found.change is None or watched.share else f" ({change(found.change)})"
-    what = f"from {watched.formatted(found.before)} to {watched.formatted(found.after)}{moved}"
-    if found.until is None or found.open:
-        stays = ", and stays there" if found.settled else ""
-        return f"{watched.label} has drifted since {minute(found.since)}, {what}{stays}"
-    how = "stayed there" if found.settled else f"came back on {minute(found.until)}"
-    return f"{watched.label} drifted on {minute(found.since)}, {what}, and {how}"
+def drift_words(drift: DriftPeriod, watched: WatchedFigure) -> str:
+    moved = "" if drift.change is None or watched.share else f" ({change(drift.change)})"
+    what = f"from {watched.formatted(drift.before)} to {watched.formatted(drift.after)}{moved}"
+    if drift.until is None or drift.open:
+        stays = ", and stays there" if drift.settled else ""
+        return f"{watched.label} has drifted since {minute(drift.since)}, {what}{stays}"
+    how = "stayed there" if drift.settled else f"came back on {minute(drift.until)}"
+    return f"{watched.label} drifted on {minute(drift.since)}, {what}, and {how}"
 
 
 def minute(at: str) -> str:
@@ -438,5 +442,5 @@ def _usual(past: Sequence[ConditionFindings]) -> ConditionFindings:
 
 
 def _middle(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return median(known) if known else None
+    measured = [value for value in values if value is not None]
+    return median(measured) if measured else None

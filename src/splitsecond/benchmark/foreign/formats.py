@@ -81,7 +81,7 @@ def _documents(data: bytes, path: Path) -> list[Any]:
     write."""
     with content_faults(f"{path} is not JSON", kind="bad_run", hint=KINDS):
         try:
-            found = json.loads(data)
+            document = json.loads(data)
         except json.JSONDecodeError as error:
             if not error.msg.startswith("Extra data"):  # after the first line
                 raise
@@ -90,7 +90,7 @@ def _documents(data: bytes, path: Path) -> list[Any]:
                 for number, line in enumerate(data.splitlines(), start=1)
                 if line.strip()
             ]
-    return found if isinstance(found, list) else [found]
+    return document if isinstance(document, list) else [document]
 
 
 def _line(line: bytes, number: int) -> Any:
@@ -264,8 +264,8 @@ def _beside(path: Path, name: str) -> Object:
     with file_faults(f"cannot read {file}", kind="bad_run"):
         data = file.read_bytes()
     with content_faults(f"{file}", kind="bad_run"):
-        found = yaml.safe_load(data) if file.suffix == ".yaml" else json.loads(data)
-    return found if isinstance(found, dict) else {}
+        document = yaml.safe_load(data) if file.suffix == ".yaml" else json.loads(data)
+    return document if isinstance(document, dict) else {}
 
 
 def _guidellm(documents: Sequence[Object], path: Path, saved: datetime) -> ForeignResult:
@@ -303,11 +303,13 @@ def _guidellm_load(benchmark: Object, path: Path) -> ForeignLoad:
 
 def _refuse_sample(benchmark: Object, path: Path) -> None:
     """Raise `CallerFault` if the file has only some of the requests that GuideLLM counted."""
-    made = (benchmark.get("metrics") or {}).get("request_totals") or benchmark.get("request_totals")
-    for kind, kept in benchmark["requests"].items():
-        if made and kind != "total" and len(kept or ()) < (made.get(kind) or 0):
+    total = (benchmark.get("metrics") or {}).get("request_totals") or benchmark.get(
+        "request_totals"
+    )
+    for kind, rows in benchmark["requests"].items():
+        if total and kind != "total" and len(rows or ()) < (total.get(kind) or 0):
             raise CallerFault(
-                f"{path} has a sample of the requests, {len(kept or ()):,} of {made[kind]:,} that "
+                f"{path} has a sample of the requests, {len(rows or ()):,} of {total[kind]:,} that "
                 f"were {kind}, so its throughput and load are unknown",
                 kind="bad_run",
                 hint="Run GuideLLM again without sampling of requests.",

@@ -78,21 +78,21 @@ class ForeignResult(Struct, frozen=True, kw_only=True):
 
     def conditions(self) -> list[AskedCondition]:
         """Return the load of each row. Raises `CallerFault` if two are the same."""
-        asked = [_condition(self.model, load) for load in self.loads]
-        names = [each.condition for each in asked]
+        conditions = [_condition(self.model, load) for load in self.loads]
+        names = [each.condition for each in conditions]
         if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
             raise CallerFault(
                 f"the file has several results for {twice[0]}",
                 kind="bad_run",
                 hint="Write each of them to a file of its own.",
             )
-        return asked
+        return conditions
 
     def observations(self) -> list[Observation]:
         return [
             observation
-            for asked, load in zip(self.conditions(), self.loads, strict=True)
-            for observation in _observations(asked, load)
+            for condition, load in zip(self.conditions(), self.loads, strict=True)
+            for observation in _observations(condition, load)
         ]
 
     @property
@@ -124,7 +124,7 @@ def most_in_flight(requests: Sequence[ForeignRequest]) -> int:
     return max(most, 1)
 
 
-def _observations(asked: AskedCondition, load: ForeignLoad) -> list[Observation]:
+def _observations(condition: AskedCondition, load: ForeignLoad) -> list[Observation]:
     ordered = sorted(load.requests, key=lambda r: r.start_s)
     if not ordered:
         return []
@@ -132,13 +132,13 @@ def _observations(asked: AskedCondition, load: ForeignLoad) -> list[Observation]
         ordered[0].start_s, *(r.due_s for r in ordered if r.due_s is not None), ordered[0].start_s
     )
     return [
-        _observation(asked, number, 1 + number * BLOCKS // len(ordered), request, first_s)
+        _observation(condition, number, 1 + number * BLOCKS // len(ordered), request, first_s)
         for number, request in enumerate(ordered)
     ]
 
 
 def _observation(
-    asked: AskedCondition, number: int, block: int, request: ForeignRequest, first_s: float
+    condition: AskedCondition, number: int, block: int, request: ForeignRequest, first_s: float
 ) -> Observation:
     start_ns = ORIGIN_NS + _ns(request.start_s - first_s)
     end_ns = start_ns + _ns(request.end_s)
@@ -147,15 +147,15 @@ def _observation(
     due_s = request.start_s if request.due_s is None else request.due_s
     first_ns, last_ns = (token_at[0], token_at[-1]) if token_at else (None, None)
     return Observation(
-        id=f"{asked.condition}#{number}.1",
-        call=f"{asked.condition}#{number}",
-        target=asked.target,
-        condition=asked.condition,
+        id=f"{condition.condition}#{number}.1",
+        call=f"{condition.condition}#{number}",
+        target=condition.target,
+        condition=condition.condition,
         round=block,
         outcome="failed" if request.error else "ok",
         fault=_fault(request.error),
         streamed=streamed,
-        due_ns=ORIGIN_NS + _ns(due_s - first_s) if asked.open_loop else 0,
+        due_ns=ORIGIN_NS + _ns(due_s - first_s) if condition.open_loop else 0,
         start_ns=start_ns,
         sent_ns=start_ns,
         first_event_ns=first_ns,
@@ -176,13 +176,13 @@ def _observation(
 def _token_times(request: ForeignRequest, start_ns: int, end_ns: int) -> list[int]:
     if request.first_token_s is None:
         return [end_ns]
-    found = [start_ns + _ns(request.first_token_s)]
+    times_ns = [start_ns + _ns(request.first_token_s)]
     if not request.gaps_s:
         last_ns = end_ns if request.last_token_s is None else start_ns + _ns(request.last_token_s)
-        return [*found, max(last_ns, found[0])]
+        return [*times_ns, max(last_ns, times_ns[0])]
     for gap_s in request.gaps_s:
-        found.append(found[-1] + _ns(gap_s))
-    return found
+        times_ns.append(times_ns[-1] + _ns(gap_s))
+    return times_ns
 
 
 def _fault(error: str) -> FaultRecord | None:

@@ -117,10 +117,10 @@ async def calibrate(
         )
         prompt = TracedRequest(0, tokens, round(workload.sessions.mean("output_tokens")) or 1)
         like = replace(workload, sessions=None, traced=[prompt])
-        found = await calibrate(service, like, input_tokens=input_tokens, name=name, pilot=pilot)
+        scaled = await calibrate(service, like, input_tokens=input_tokens, name=name, pilot=pilot)
         return replace(
-            found,
-            workload=replace(workload, scale=found.workload.scale),
+            scaled,
+            workload=replace(workload, scale=scaled.workload.scale),
             input_tokens=None,
         )
     trials = _Trials(service, name)
@@ -185,10 +185,10 @@ class _Fit(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-async def _fit(count: Callable[[int], Coroutine[Any, Any, int | None]], wanted: int) -> _Fit:
-    """Send prompts until one has the `wanted` tokens. `count` sends one of so many words and
+async def _fit(count: Callable[[int], Coroutine[Any, Any, int | None]], input_tokens: int) -> _Fit:
+    """Send prompts until one has the `input_tokens` tokens. `count` sends one of so many words and
     returns its tokens."""
-    lengths = SPAN, min(256, max(2 * SPAN, wanted))
+    lengths = SPAN, min(256, max(2 * SPAN, input_tokens))
     counts = [await count(words) for words in lengths]
     if counts[0] is None or counts[1] is None:
         return _Fit([], "the endpoint reports no usage")
@@ -200,39 +200,43 @@ async def _fit(count: Callable[[int], Coroutine[Any, Any, int | None]], wanted: 
             slope = (tokens - before_tokens) / (words - before_words)
         if not 0.2 < slope < 20:
             return _Fit(trials, f"the endpoint reports {slope:.2f} tokens per added word")
-        corrected = max(0, words + round((wanted - tokens) / slope))
+        corrected = max(0, words + round((input_tokens - tokens) / slope))
         if corrected == words:
             break
-        counted = await count(corrected)
-        if counted is None:
+        reported = await count(corrected)
+        if reported is None:
             return _Fit(trials, "the endpoint reports usage only for some requests")
-        trials.append((corrected, counted))
-        if abs(counted - wanted) <= TOLERANCE * wanted:
+        trials.append((corrected, reported))
+        if abs(reported - input_tokens) <= TOLERANCE * input_tokens:
             break
     return _Fit(trials)
 
 
-async def _sized(trials: "_Trials", workload: Workload, wanted: int) -> Calibrated:
-    fit = await _fit(lambda words: trials.count(_of_length(workload, words, wanted)), wanted)
+async def _sized(trials: "_Trials", workload: Workload, input_tokens: int) -> Calibrated:
+    fit = await _fit(
+        lambda words: trials.count(_of_length(workload, words, input_tokens)), input_tokens
+    )
     if fit.reason:
-        return _estimate(workload, wanted, fit.reason)
+        return _estimate(workload, input_tokens, fit.reason)
     words, tokens = fit.trials[-1]
     note = ""
-    if abs(tokens - wanted) > TOLERANCE * wanted:
+    if abs(tokens - input_tokens) > TOLERANCE * input_tokens:
         least = "; the instructions alone are longer" if words == 0 else ""
-        note = f"prompts have {tokens:,} input tokens instead of {wanted:,}{least}"
-    return Calibrated(workload=_of_length(workload, words, wanted), input_tokens=tokens, note=note)
+        note = f"prompts have {tokens:,} input tokens instead of {input_tokens:,}{least}"
+    return Calibrated(
+        workload=_of_length(workload, words, input_tokens), input_tokens=tokens, note=note
+    )
 
 
 async def _scaled(trials: "_Trials", workload: Workload) -> Calibrated:
-    wanted = round(median(each.input_tokens or 0 for each in workload.traced))
+    median_tokens = round(median(each.input_tokens or 0 for each in workload.traced))
     has_blocks = any(each.hash_ids for each in workload.traced)
 
     def trial(words: int) -> Workload:
         ids = list(range(words // BLOCK_TOKENS)) if has_blocks else []
         return replace(workload, traced=[TracedRequest(0, words, 1, ids)], scale=PromptScale())
 
-    fit = await _fit(lambda words: trials.count(trial(words)), wanted)
+    fit = await _fit(lambda words: trials.count(trial(words)), median_tokens)
     if fit.reason:
         return Calibrated(workload=_with_scale(workload, None), note=_unverified(fit.reason))
     (few_words, few_tokens), (words, tokens) = fit.trials[0], fit.trials[-1]
@@ -258,18 +262,18 @@ def _unverified(reason: str) -> str:
     )
 
 
-def _of_length(workload: Workload, words: int, wanted: int) -> Workload:
+def _of_length(workload: Workload, words: int, input_tokens: int) -> Workload:
     """Share words out to the system prompt and the user message; with questions all are in the
     system prompt."""
-    share = 1 if workload.questions else min(0.5, SYSTEM_TOKENS / max(wanted, 1))
+    share = 1 if workload.questions else min(0.5, SYSTEM_TOKENS / max(input_tokens, 1))
     system_words = round(words * share)
     return replace(workload, system_words=system_words, user_words=words - system_words)
 
 
-def _estimate(workload: Workload, wanted: int, reason: str) -> Calibrated:
+def _estimate(workload: Workload, input_tokens: int, reason: str) -> Calibrated:
     instructions = (len(SYSTEM) + len(USER)) / CHARACTERS_PER_TOKEN
-    words = max(0, round(wanted - instructions))
-    return Calibrated(workload=_of_length(workload, words, wanted), note=_unverified(reason))
+    words = max(0, round(input_tokens - instructions))
+    return Calibrated(workload=_of_length(workload, words, input_tokens), note=_unverified(reason))
 
 
 class _Trials:
@@ -328,12 +332,12 @@ class _Trials:
         )
 
     async def _send(self, workload: Workload) -> int | None:
-        counted = None
+        input_tokens = None
         async with await self._service(self._call(workload, shortest=True)) as reply:
             async for event in reply:
                 if isinstance(event, Usage) and event.input_tokens is not None:
-                    counted = event.input_tokens
+                    input_tokens = event.input_tokens
                 elif isinstance(event, Broken):
                     raise event.fault
         self.answered += 1
-        return counted
+        return input_tokens

@@ -152,8 +152,10 @@ async def run_plan(
     reports = _Reports(listener)
     most = workers.most_processes or os.cpu_count() or 1
     async with WorkerPool((*workers.command, *workers.arguments), reports.take) as pool:
-        asked = dict.fromkeys(condition.target for condition in plan.conditions)
-        targets = [dict.fromkeys(block.target for block in lane) for lane in plan.lanes] or [asked]
+        all_targets = dict.fromkeys(condition.target for condition in plan.conditions)
+        targets = [dict.fromkeys(block.target for block in lane) for lane in plan.lanes] or [
+            all_targets
+        ]
         kind = (
             partial(_NodeLane, nodes=workers.nodes, arguments=workers.arguments)
             if workers.nodes
@@ -164,7 +166,7 @@ async def run_plan(
             for names in targets
         ]
         await _together([lane.prepare(calibration) for lane in lanes])
-        reports.check(asked)
+        reports.check(all_targets)
         sent = plan.lanes if blocks is None else blocks(reports.result.calibrated)
         if listener.budget is not None:
             listener.budget.begin([list(names) for names in targets])
@@ -205,9 +207,9 @@ def _fatal_faults(
     targets: Iterable[str], refused: Mapping[str, Fault], calibrated: Mapping[str, Calibrated]
 ) -> list[Fault]:
     silent = {
-        target: fault_from_record(found.fault, target)
-        for target, found in calibrated.items()
-        if found.fault is not None
+        target: fault_from_record(calibration.fault, target)
+        for target, calibration in calibrated.items()
+        if calibration.fault is not None
     }
     faults = refused or (silent if len(silent) == len(calibrated) else {})
     return [faults[target] for target in targets if target in faults]

@@ -198,15 +198,15 @@ def spread_rounds(over_s: float) -> int:
 def _blocks_of(load: PlannedLoad, settings: PlanSettings, turns: int) -> list[RequestBlock]:
     """Return the blocks of a load. `turns`: how many blocks of a round follow each other."""
     if settings.sessions is not None:
-        found = _session_blocks(load, settings.sessions, settings, turns)
+        blocks = _session_blocks(load, settings.sessions, settings, turns)
     elif settings.duration_s is not None:
-        found = _blocks(load, _fitting(load, settings, settings.duration_s / turns))
+        blocks = _blocks(load, _fitting(load, settings, settings.duration_s / turns))
     else:
-        found = _blocks(load, settings)
+        blocks = _blocks(load, settings)
     if settings.over_s is None:
-        return found
-    apart_s = settings.over_s / max(len(found) - 1, 1)
-    return [replace(b, apart_s=apart_s if b.round > 1 else 0.0) for b in found]
+        return blocks
+    apart_s = settings.over_s / max(len(blocks) - 1, 1)
+    return [replace(b, apart_s=apart_s if b.round > 1 else 0.0) for b in blocks]
 
 
 def _fitting(load: PlannedLoad, settings: PlanSettings, within_s: float) -> PlanSettings:
@@ -325,12 +325,12 @@ def _blocks(load: PlannedLoad, settings: PlanSettings) -> list[RequestBlock]:
     if load.rate is not None and settings.extend and response_s is not None:
         block_s = (response_s or EXPECTED_S) * WINDOW_RESPONSES
         requests = max(requests, rounds * math.ceil(load.rate * block_s))
-    made: list[RequestBlock] = []
+    planned: list[RequestBlock] = []
     first = 0
     for number in range(rounds):
         size = len(range(number, requests, rounds))
         total = warmups + size + cooldowns
-        made.append(
+        planned.append(
             RequestBlock(
                 condition="",
                 target="",
@@ -345,7 +345,7 @@ def _blocks(load: PlannedLoad, settings: PlanSettings) -> list[RequestBlock]:
             )
         )
         first += total
-    return made
+    return planned
 
 
 def _session_blocks(
@@ -366,11 +366,11 @@ def _session_blocks(
         block_s = settings.duration_s / (blocks * turns)
         requests = blocks * max(math.floor(slots * block_s / turn_s), 1)
     rounds = min(blocks, requests)
-    made: list[RequestBlock] = []
+    planned: list[RequestBlock] = []
     for number in range(rounds):
         size = len(range(number, requests, rounds))
         starts = math.ceil(STARTS * size / length) + slots if load.rate is not None else 0
-        made.append(
+        planned.append(
             RequestBlock(
                 condition="",
                 target="",
@@ -385,7 +385,7 @@ def _session_blocks(
                 response_s=response_s,
             )
         )
-    return made
+    return planned
 
 
 def _due(load: PlannedLoad, requests: int, seed: int, number: int) -> list[int]:

@@ -137,7 +137,7 @@ class LoadSearchDriver:
 
     def blocks(
         self,
-        asked: Callable[[Condition], AskedCondition],
+        describe: Callable[[Condition], AskedCondition],
         observations: Sequence[Observation],
         readings: Sequence[InstrumentReading],
         on_verdict: OnVerdict,
@@ -156,7 +156,7 @@ class LoadSearchDriver:
                 self._confirmed = number if confirms else 0
                 own = [o for o in observations if o.condition == step.condition]
                 row = condition_findings(
-                    asked(step),
+                    describe(step),
                     own,
                     [reading for reading in readings if reading.condition == step.condition],
                     self._slo,

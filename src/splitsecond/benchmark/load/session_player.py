@@ -234,12 +234,12 @@ class Player:
 
         An answer without a call is followed by a message of the user.
         """
-        found: list[dict[str, Any]] = msgspec.json.decode(f"[{turn.messages}]")
+        messages: list[dict[str, Any]] = msgspec.json.decode(f"[{turn.messages}]")
         if self._prompts.sessions.answers == "recorded":
-            return found
+            return messages
         calls, self._answer_calls = self._answer_calls, []
-        results = [each for each in found if each["role"] == "tool"]
-        others = [each for each in found if each["role"] != "tool"]
+        results = [each for each in messages if each["role"] == "tool"]
+        others = [each for each in messages if each["role"] != "tool"]
         if not calls:
             return [
                 {"role": "user", "content": each.get("content") or ""} for each in results

@@ -65,8 +65,8 @@ def read_workloads(path: Path) -> dict[str, NamedWorkload]:
     with file_faults(f"cannot read the workloads {path}", kind="bad_workload", hint=WORKLOAD_HINT):
         data = path.read_bytes()
     with content_faults(str(path), kind="bad_workload", hint=WORKLOAD_HINT):
-        found = msgspec.toml.decode(data, type=dict[str, NamedWorkload])
-    return {name: replace(each, name=name) for name, each in found.items()}
+        workloads = msgspec.toml.decode(data, type=dict[str, NamedWorkload])
+    return {name: replace(each, name=name) for name, each in workloads.items()}
 
 
 def check_workloads(workloads: Sequence[NamedWorkload]) -> None:

@@ -68,11 +68,11 @@ def _tokens_per_s(row: ConditionFindings) -> float:
     return row.output_tokens_per_s * (1 + (row.input_tokens or 0.0) / row.output_tokens)
 
 
-def monthly_usd(found: BreakEven, tokens: float) -> tuple[float, float]:
+def monthly_usd(pair: BreakEven, tokens: float) -> tuple[float, float]:
     """Return the cost of that many tokens a month on as many machines as it takes, and at the
     API."""
-    machines = max(ceil(tokens / found.machine_tokens_per_month), 1)
-    return machines * found.usd_per_month, tokens / MILLION * found.usd_per_million
+    machines = max(ceil(tokens / pair.machine_tokens_per_month), 1)
+    return machines * pair.usd_per_month, tokens / MILLION * pair.usd_per_million
 
 
 def tokens_words(tokens: float) -> str:
@@ -82,15 +82,15 @@ def tokens_words(tokens: float) -> str:
     return number(tokens)
 
 
-def break_even_statements(found: Sequence[BreakEven]) -> list[Statement]:
+def break_even_statements(pairs: Sequence[BreakEven]) -> list[Statement]:
     by_machine = grouped(
-        sorted(found, key=lambda each: each.utilisation), lambda each: each.machine
+        sorted(pairs, key=lambda each: each.utilisation), lambda each: each.machine
     )
     return [sentence for each in by_machine.values() for sentence in _sentences(each)]
 
 
-def _sentences(found: Sequence[BreakEven]) -> Iterator[Statement]:
-    first = found[0]
+def _sentences(pairs: Sequence[BreakEven]) -> Iterator[Statement]:
+    first = pairs[0]
     costs = (
         f"{first.machine} costs {usd(first.usd_per_month)} a month "
         f"({'owned' if first.owned else 'rented'})"
@@ -99,7 +99,7 @@ def _sentences(found: Sequence[BreakEven]) -> Iterator[Statement]:
         [
             f"than {each.api} from {tokens_words(each.tokens_per_month)} tokens{per} "
             f"({percent(each.utilisation)} busy)"
-            for each in found
+            for each in pairs
             if each.tokens_per_month is not None
         ]
         for per in (" a month", "/month")
@@ -112,7 +112,7 @@ def _sentences(found: Sequence[BreakEven]) -> Iterator[Statement]:
         )
     dearer = [
         f"{each.api} ({usd(each.usd_per_million)})"
-        for each in found
+        for each in pairs
         if each.tokens_per_month is None
     ]
     if dearer:

@@ -55,9 +55,11 @@ def cache_savings(
 def _compared(fresh: Observed, reuse: Observed) -> dict[str, SampleComparison]:
     figure = ttft_figure(open_loop=fresh[0].concurrency is None)
     apart, alike = (figure.sample(ended(observations)) for _, observations in (fresh, reuse))
-    found = compare_figure(figure, apart, alike, paired=True)
+    by_percentile = compare_figure(figure, apart, alike, paired=True)
     return {
-        percentile: found[percentile] for percentile in STATED_PERCENTILES if percentile in found
+        percentile: by_percentile[percentile]
+        for percentile in STATED_PERCENTILES
+        if percentile in by_percentile
     }
 
 
@@ -65,7 +67,7 @@ def _saving(
     fresh: Observed,
     reuse: Observed,
     prices: Prices,
-    found: Mapping[str, SampleComparison],
+    by_percentile: Mapping[str, SampleComparison],
     *,
     close: bool,
 ) -> CacheSaving:
@@ -77,7 +79,9 @@ def _saving(
         target=fresh[0].target,
         fresh=fresh[0].condition,
         reuse=reuse[0].condition,
-        ttft=[figure_change(figure, percentile, each) for percentile, each in found.items()],
+        ttft=[
+            figure_change(figure, percentile, each) for percentile, each in by_percentile.items()
+        ],
         requests=len(alike),
         hits=sum(1 for cached in counts if cached),
         cached_share=sum(counts) / total if counts and total else None,
@@ -99,9 +103,11 @@ def _usd_per_request(row: Row, observations: Sequence[Observation], prices: Pric
     if row.price is not None and row.price.per_hour_usd is not None:
         return row.usd_per_request
     observations = [o for o in observations if o.role not in LOAD_ROLES or o.outcome != "cancelled"]
-    found = bill([replace(o, output_tokens=0) for o in observations], prices)
+    input_bill = bill([replace(o, output_tokens=0) for o in observations], prices)
     answers = sum(1 for o in observations if o.ok and o.role in LOAD_ROLES)
-    return found.usd / answers if answers and found.unpriced < found.attempts else None
+    return (
+        input_bill.usd / answers if answers and input_bill.unpriced < input_bill.attempts else None
+    )
 
 
 def _verdict(saving: CacheSaving, fresh: Row, reuse: Row) -> Statement:
@@ -185,22 +191,22 @@ def _faster(median: FigureChange) -> bool:
 
 def _time_saved(median: FigureChange) -> str:
     saved = [percent(-bound) for bound in reversed(median.ci95 or ())]
-    known = evidence("", (saved[0], saved[1]) if saved else None, median.p_value)
+    evident = evidence("", (saved[0], saved[1]) if saved else None, median.p_value)
     share = percent(-(median.change or 0))
-    return f"{share} of TTFT at p50, {number(median.before)} to {number(median.after)} ms{known}"
+    return f"{share} of TTFT at p50, {number(median.before)} to {number(median.after)} ms{evident}"
 
 
 def _no_time_saved(median: FigureChange, n: int, *, short: bool = False) -> str:
     moved = "" if median.change is None else change(median.change)
     bounds = median.ci95 and (change(median.ci95[0]), change(median.ci95[1]))
-    known = evidence(moved, bounds, median.p_value, short=short)
+    evident = evidence(moved, bounds, median.p_value, short=short)
     if median.real:
         return (
             f"no saving but a higher TTFT at p50, {number(median.before)} to "
-            f"{number(median.after)} ms{known}"
+            f"{number(median.after)} ms{evident}"
         )
     untested = "" if median.needs or median.detectable is not None else " in fewer than five rounds"
-    return f"no saving of TTFT that n = {n}{untested} could show{known}"
+    return f"no saving of TTFT that n = {n}{untested} could show{evident}"
 
 
 def _moved_usd(saving: CacheSaving) -> float:

@@ -74,8 +74,8 @@ def _gain(
     )
 
 
-def route_gain_statements(found: Sequence[RouteGain]) -> list[Statement]:
-    by_policy = grouped(found, lambda each: (each.load, each.policy))
+def route_gain_statements(all_gains: Sequence[RouteGain]) -> list[Statement]:
+    by_policy = grouped(all_gains, lambda each: (each.load, each.policy))
     totals = [
         Statement(
             f"{load.capitalize()}, by total TPS, {policy} is "

@@ -52,8 +52,8 @@ def print_cost_card(card: Mapping[str, Sequence[CallCost]], console: Console) ->
     console.print()
 
 
-def call_costs_table(found: Sequence[CallCost], calls: str, console: Console) -> None:
-    priced = [each for each in found if each.usd_per_day is not None]
+def call_costs_table(costs: Sequence[CallCost], calls: str, console: Console) -> None:
+    priced = [each for each in costs if each.usd_per_day is not None]
     table = titled_table(f"What {calls} cost")
     machines = any(each.machines for each in priced)
     headings = ("at", "$ per\ncall", "$ a day", "$ in\n30 days", "machines")
@@ -66,10 +66,10 @@ def call_costs_table(found: Sequence[CallCost], calls: str, console: Console) ->
     if priced:
         print_table(table, console)
         print_item(console, "", NOTE, "dim")
-    unknown = [each.target for each in found if each.usd_per_day is None]
+    unknown = [each.target for each in costs if each.usd_per_day is None]
     if unknown:
         print_item(
             console, "", f"No price is known of {listed(unknown)}: measure with --price.", "yellow"
         )
-    if not found:
+    if not costs:
         print_item(console, "", "No row can be relied on.", "yellow")

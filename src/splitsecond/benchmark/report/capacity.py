@@ -40,34 +40,36 @@ class StepRow(Struct, frozen=True, kw_only=True):
     heaviest: bool
 
 
-def limit_headings(found: Capacity) -> list[str]:
+def limit_headings(capacity: Capacity) -> list[str]:
     return [
-        f"{limited(name, open_loop=found.open_loop).label} p95" for name in _other_limits(found)
+        f"{limited(name, open_loop=capacity.open_loop).label} p95"
+        for name in _other_limits(capacity)
     ]
 
 
-def _other_limits(found: Capacity) -> list[str]:
-    return [name for name in found.limits if name != "ttft"]
+def _other_limits(capacity: Capacity) -> list[str]:
+    return [name for name in capacity.limits if name != "ttft"]
 
 
-def step_rows(run: Run, found: Capacity) -> list[StepRow]:
+def step_rows(run: Run, capacity: Capacity) -> list[StepRow]:
     by_name = {condition.condition: condition for condition in run.conditions}
     return [
         StepRow(
             load=rows.load_words(by_name[step.condition]),
-            cells=_cells(found, step, by_name[step.condition]),
+            cells=_cells(capacity, step, by_name[step.condition]),
             verdict=step.verdict,
-            heaviest=step.load == found.holds,
+            heaviest=step.load == capacity.holds,
         )
-        for step in sorted(found.steps, key=lambda step: step.load)
+        for step in sorted(capacity.steps, key=lambda step: step.load)
     ]
 
 
-def _cells(found: Capacity, step: CapacityStep, row: ConditionFindings) -> list[FigureCell]:
+def _cells(capacity: Capacity, step: CapacityStep, row: ConditionFindings) -> list[FigureCell]:
     low, high = (100 * bound for bound in step.share_ci98)
     ttft = rows.ttft(row)
     others = [
-        getattr(row, limited(name, open_loop=found.open_loop).name) for name in _other_limits(found)
+        getattr(row, limited(name, open_loop=capacity.open_loop).name)
+        for name in _other_limits(capacity)
     ]
     # The table of all figures has the intervals; this one has the interval that decides.
     figures = [
@@ -85,15 +87,15 @@ def _cells(found: Capacity, step: CapacityStep, row: ConditionFindings) -> list[
 
 
 def remarks(run: Run) -> list[Remark]:
-    found: dict[tuple[str, str], list[str]] = {}
+    loads_by_remark: dict[tuple[str, str], list[str]] = {}
     levels = rows.levels(run)
     for level in levels:
         for remark in rows.remarks(level):
             if remark.kind != "server":
-                found.setdefault((remark.kind, remark.text), []).append(
+                loads_by_remark.setdefault((remark.kind, remark.text), []).append(
                     rows.load_words(level.conditions[0])
                 )
     return [
         Remark(kind=kind, who="" if len(loads) == len(levels) else ", ".join(loads), text=text)
-        for (kind, text), loads in found.items()
+        for (kind, text), loads in loads_by_remark.items()
     ]

@@ -84,9 +84,9 @@ def _levels(
         "trust": lambda level: Text("yes", "green") if level.trusted else Text("no", "bold red"),
     }
     table = titled_table("The instrument's own error in ms, against the server's own times")
-    shown = add_columns(table, cells, left_out)
+    columns = add_columns(table, cells, left_out)
     for level in levels:
-        table.add_row(*(cell(level) for cell in shown))
+        table.add_row(*(cell(level) for cell in columns))
     return table
 
 

@@ -21,12 +21,12 @@ _GRADES = palette_entries("grade", ["better", "", "", "", "worse", "chance may e
 LEGEND = {label: entry for label, entry in _GRADES.items() if label}
 
 
-def render_comparison(found: Comparison) -> str:
-    levels = grouped(found.conditions, rows.level_title)
-    only = (("before", found.only_before), ("after", found.only_after))
+def render_comparison(comparison: Comparison) -> str:
+    levels = grouped(comparison.conditions, rows.level_title)
+    only = (("before", comparison.only_before), ("after", comparison.only_after))
     notes = [
         f"{changed.name}, {rows.load_words(changed)}: {note}"
-        for changed in found.conditions
+        for changed in comparison.conditions
         for note in changed.notes
     ]
     notes += [f"Only in the run {which}: {', '.join(names)}." for which, names in only if names]
@@ -38,10 +38,10 @@ def render_comparison(found: Comparison) -> str:
             for plot in _changes(f"change-{at}", title, own)
         ],
         {"changes": LEGEND},
-        headline=_headline(found),
+        headline=_headline(comparison),
         title="Comparison of two runs",
-        lead=f"Before: {found.before}. After: {found.after}.",
-        statements=found.statements,
+        lead=f"Before: {comparison.before}. After: {comparison.after}.",
+        statements=comparison.statements,
         tables=[
             each
             for title, own in levels.items()
@@ -58,22 +58,22 @@ def _stated(changed: ConditionChange) -> list[FigureChange]:
     ]
 
 
-def _headline(found: Comparison) -> Headline:
-    if not found.conditions:
+def _headline(comparison: Comparison) -> Headline:
+    if not comparison.conditions:
         return Headline(
             sentence="The runs have no row in common.",
             badge=Badge(text="nothing compared", look="warn"),
         )
-    real = [(c, f) for c in found.conditions for f in _stated(c) if f.real]
+    real = [(c, f) for c in comparison.conditions for f in _stated(c) if f.real]
     worse, better = (sum(f.better is side for _, f in real) for side in (False, True))
     sentence = _changes_sentence(worse, better)
-    if found.close_rounds:
-        sentence = f"{found.close_rounds.only}: {sentence[0].lower()}{sentence[1:]}"
+    if comparison.close_rounds:
+        sentence = f"{comparison.close_rounds.only}: {sentence[0].lower()}{sentence[1:]}"
     largest = sorted(real, key=lambda pair: -abs(pair[1].change or 0)) or [
-        (c, f) for c in found.conditions[:1] for f in _stated(c) if f.percentile != "p95"
+        (c, f) for c in comparison.conditions[:1] for f in _stated(c) if f.percentile != "p95"
     ]
     tiles = [_tile(c, f) for c, f in largest[:3]]
-    return Headline(sentence=sentence, tiles=tiles, badge=_badge(found, worse > 0, better > 0))
+    return Headline(sentence=sentence, tiles=tiles, badge=_badge(comparison, worse > 0, better > 0))
 
 
 def _changes_sentence(worse: int, better: int) -> str:
@@ -87,8 +87,8 @@ def _changes_sentence(worse: int, better: int) -> str:
     return f"The second run is {' and '.join(parts)}, beyond chance."
 
 
-def _badge(found: Comparison, worse: bool, better: bool) -> Badge:
-    if any("INVALID" in note for c in found.conditions for note in c.notes):
+def _badge(comparison: Comparison, worse: bool, better: bool) -> Badge:
+    if any("INVALID" in note for c in comparison.conditions for note in c.notes):
         return Badge(text="INVALID rows", look="warn")
     return (
         Badge(text="worse", look="bad")
@@ -127,14 +127,14 @@ def _kind(f: FigureChange) -> str:
 
 def _changes(name: str, title: str, changes: Sequence[ConditionChange]) -> list[Plot]:
     rows_of_figures = [(c, [f for f in _stated(c) if f.change is not None]) for c in changes]
-    shown = [(c.name, own) for c, own in rows_of_figures if own]
-    figures = [f for _, own in shown for f in own]
+    named_rows = [(c.name, own) for c, own in rows_of_figures if own]
+    figures = [f for _, own in named_rows for f in own]
     if not figures:
         return []
-    height = (len(figures) + len(shown)) * ROW + len(shown) * GAP
+    height = (len(figures) + len(named_rows)) * ROW + len(named_rows) * GAP
     chart, y = Chart(_axis(figures), None, height=height, left=LEFT), 0.0
     chart.add(None, chart.upright_rule(0))
-    for row_name, own in shown:
+    for row_name, own in named_rows:
         chart.add(None, chart.text(0, chart.top + y + 16, row_name, look="title"))
         y += ROW
         for f in own:

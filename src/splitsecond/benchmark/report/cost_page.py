@@ -15,15 +15,15 @@ from splitsecond.log.report.price_plot import speed_against_price
 SOLD = ("target", "model", "provider")
 
 
-def price_entries(found: SpeedAndPrice | None) -> dict[str, LegendEntry]:
-    return target_entries([point.target for point in found.targets] if found else [])
+def price_entries(prices: SpeedAndPrice | None) -> dict[str, LegendEntry]:
+    return target_entries([point.target for point in prices.targets] if prices else [])
 
 
-def cost_png(found: SpeedAndPrice | None) -> bytes:
+def cost_png(prices: SpeedAndPrice | None) -> bytes:
     """Return speed against price as a PNG file. Raises `CallerFault` for too few targets, or
     without the extra."""
-    entries = price_entries(found)
-    for drawn in speed_against_price(found, entries):
+    entries = price_entries(prices)
+    for drawn in speed_against_price(prices, entries):
         return png(drawn, entries)
     raise CallerFault("fewer than two targets have a speed and a price", kind="nothing_to_draw")
 
@@ -31,14 +31,14 @@ def cost_png(found: SpeedAndPrice | None) -> bytes:
 def render_cost(
     rows: Sequence[Spending],
     total: Spending,
-    found: SpeedAndPrice | None,
+    prices: SpeedAndPrice | None,
     statements: Sequence[str],
     *,
     by: str,
     period: str,
     outlook: str,
 ) -> str:
-    entries = price_entries(found)
+    entries = price_entries(prices)
     every = [*rows, *([total] if len(rows) > 1 else [])]
     columns = spending_columns(every, total)
     body = [
@@ -49,7 +49,7 @@ def render_cost(
     calls = counted_as(total.calls, "call")
     return render(
         "cost.html",
-        speed_against_price(found, entries),
+        speed_against_price(prices, entries),
         {"targets": entries},
         headline=_headline(rows, total, by),
         title="Cost of LLM calls",

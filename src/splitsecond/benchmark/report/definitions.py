@@ -56,9 +56,9 @@ def definitions(*, sessions: bool, inputs: bool = False) -> dict[str, str]:
     """Return the definition of each figure and term; those of sessions, and those of embeddings and
     rankings, only for a run that has them."""
     hidden = {"Sessions": not sessions, "Inputs": not inputs}
-    shown = [metric for metric in METRICS if not hidden.get(metric.group)]
+    metrics = [metric for metric in METRICS if not hidden.get(metric.group)]
     return {
-        metric.label[:1].upper() + metric.label[1:]: metric.definition for metric in shown
+        metric.label[:1].upper() + metric.label[1:]: metric.definition for metric in metrics
     } | CONCEPTS
 
 

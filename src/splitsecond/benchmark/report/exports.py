@@ -115,11 +115,11 @@ class _MarkdownConsole(Console):
     def print(self, *objects: Any, **_: Any) -> None:
         if not objects:
             self.lines.append("")
-        for shown in objects:
-            if isinstance(shown, Table):
-                self.lines += _table_lines(shown)
+        for renderable in objects:
+            if isinstance(renderable, Table):
+                self.lines += _table_lines(renderable)
             else:
-                text = shown.plain if isinstance(shown, Text) else str(shown)
+                text = renderable.plain if isinstance(renderable, Text) else str(renderable)
                 is_item = text.startswith("• ")
                 self.lines += (
                     [f"- {_escaped(text[2:])}"] if is_item else ["", _escaped(text.strip())]

@@ -61,12 +61,12 @@ class Columns(Struct, frozen=True, kw_only=True):
     system: bool = True
 
     def left_out(self, *, priced: bool) -> list[str]:
-        found = [
+        columns = [
             ("intervals", self.intervals),
             ("$/M tokens", self.money or not priced),
             ("system tokens/s", self.system),
         ]
-        return [name for name, shown in found if not shown]
+        return [name for name, is_shown in columns if not is_shown]
 
 
 CHOICES = (
@@ -88,9 +88,9 @@ def first_screen(run: Run, console: Console, files: Sequence[Path] = ()) -> None
         names = _print_answer(run, console)
     answer = captured.get()
     console.file.write(answer)
-    found = run.highlights[1:] if run.capacity else run.highlights
+    highlights = run.highlights[1:] if run.capacity else run.highlights
     room = MAX_LINES - answer.count("\n") - len(files)
-    _print_findings(console, [names.within(each) for each in found], room)
+    _print_findings(console, [names.within(each) for each in highlights], room)
     print_stopped(run, console)
     for path in files:
         _print_file(path, MORE if path.suffix == ".html" else "", console)
@@ -129,11 +129,13 @@ def _print_answer(run: Run, console: Console) -> ShortNames:
 
 def _print_rows(run: Run, console: Console) -> ShortNames:
     levels = rows.levels(run)
-    shown = levels if len(run.conditions) <= MAX_ROWS else [levels[0], levels[-1]]
+    shown_levels = levels if len(run.conditions) <= MAX_ROWS else [levels[0], levels[-1]]
     priced = rows.priced(run)
     full, short = ShortNames(), short_names(row.target for row in run.conditions)
     room = {
-        each: room_left(console, [_table(shown, each, priced, short if each.short else full)])
+        each: room_left(
+            console, [_table(shown_levels, each, priced, short if each.short else full)]
+        )
         - INDENT
         for each in CHOICES
     }
@@ -142,13 +144,13 @@ def _print_rows(run: Run, console: Console) -> ShortNames:
     if choice.name_width:
         choice = replace(choice, name_width=choice.name_width + room[choice])
     names = short if choice.short else full
-    table = _table(shown, choice, priced, names)
+    table = _table(shown_levels, choice, priced, names)
     console.print()
     if fits:
         console.print(Padding.indent(table, INDENT))
     else:
         print_table(table, console)
-    hidden = [level.title.lower() for level in levels if level not in shown]
+    hidden = [level.title.lower() for level in levels if level not in shown_levels]
     _print_left_out([*choice.left_out(priced=priced), *hidden], names, console)
     return names
 
@@ -197,8 +199,8 @@ def _name(row: Row, columns: Columns, names: ShortNames) -> Text:
 
 
 def _cells(row: Row, columns: Columns, *, money: bool) -> Iterator[Text]:
-    shown = [(rows.ttft(row), ("p50", "p95")), *([] if row.inputs else [(row.tps, ("p50",))])]
-    for summary, percentiles in shown:
+    summaries = [(rows.ttft(row), ("p50", "p95")), *([] if row.inputs else [(row.tps, ("p50",))])]
+    for summary, percentiles in summaries:
         for percentile in percentiles:
             cell = figure_cells.cell(summary, percentile)
             yield Text(cell.figure, "dim" if cell.needs else "")
@@ -261,10 +263,10 @@ def _use_table(run: Run, names: ShortNames, gap: int) -> Table:
     return table
 
 
-def _print_findings(console: Console, found: Sequence[str], room: int) -> None:
+def _print_findings(console: Console, findings: Sequence[str], room: int) -> None:
     """Print findings in about `room` lines."""
     left, hidden = min(max(room - 1, MIN_FINDINGS), MAX_FINDINGS), 0
-    for each in found:
+    for each in findings:
         whole = each.replace("\n", " ")
         lines = [whole] if len(whole) <= console.width - 2 else each.split("\n")
         if left < len(lines):

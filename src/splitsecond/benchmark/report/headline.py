@@ -26,10 +26,10 @@ def run_headline(run: Run, observations: Sequence[Observation]) -> Headline:
     lightest = lightest_rows(run.conditions)
     if not lightest:
         return Headline(sentence=sentence, further=further, badge=badge)
-    found = leads(run.conditions, observations)
-    by_metric = by_figure(found, lightest)
+    all_leads = leads(run.conditions, observations)
+    by_metric = by_figure(all_leads, lightest)
     period = "" if run.spread is None or run.spread.claims else run.spread.period()
-    tiles = [_session_time(lightest, found, period)]
+    tiles = [_session_time(lightest, all_leads, period)]
     names = (LATENCY.name,) if lightest[0].inputs else (TTFT, TPS)
     tiles += [_first(name, by_metric.get(name), lightest, period) for name in names]
     tiles += [_throughput(run, "output_tokens_per_s"), _throughput(run, "inputs_per_s")]
@@ -60,16 +60,16 @@ def _badge(run: Run) -> Badge | None:
 
 
 def _session_time(
-    lightest: Sequence[ConditionFindings], found: Sequence[Lead], period: str
+    lightest: Sequence[ConditionFindings], all_leads: Sequence[Lead], period: str
 ) -> Tile | None:
-    known = [(c.session.session_s, c) for c in lightest if c.session and c.session.session_s.value]
-    if not known:
+    times = [(c.session.session_s, c) for c in lightest if c.session and c.session.session_s.value]
+    if not times:
         return None
-    time, best = min(known, key=lambda pair: pair[0].value or 0.0)
+    time, best = min(times, key=lambda pair: pair[0].value or 0.0)
     between = figure_cells.interval_text(time.ci95, number)
     own = [
         each
-        for each in found
+        for each in all_leads
         if each.metric.name == "session_s" and each.best.condition == best.condition
     ]
     return Tile(
@@ -87,10 +87,10 @@ def _first(
     name: str, lead: Lead | None, lightest: Sequence[ConditionFindings], period: str
 ) -> Tile | None:
     figure = FIGURES[name].under(open_loop=rows.open_loop(lightest[0]))
-    known = [(value, row) for row in lightest if (value := figure.summary(row).p50) is not None]
-    if not known:
+    values = [(value, row) for row in lightest if (value := figure.summary(row).p50) is not None]
+    if not values:
         return None
-    best = (max if figure.higher_is_better else min)(known, key=lambda pair: pair[0])[1]
+    best = (max if figure.higher_is_better else min)(values, key=lambda pair: pair[0])[1]
     best = lead.best if lead is not None else best
     cell = figure_cells.cell(figure.summary(best), "p50")
     note = _compared(lead, _interval(cell), period)
@@ -117,30 +117,34 @@ def _interval(cell: figure_cells.FigureCell) -> str:
 
 def _throughput(run: Run, name: str) -> Tile | None:
     total = TOTALS[name]
-    found = [(value, c) for c in run.conditions if (value := total.value(c)) and not c.invalid]
-    if not found:
+    throughputs = [
+        (value, c) for c in run.conditions if (value := total.value(c)) and not c.invalid
+    ]
+    if not throughputs:
         return None
-    most, best = max(found, key=lambda pair: pair[0])
+    most, best = max(throughputs, key=lambda pair: pair[0])
     label = f"highest system throughput, {level(best)}"
     return Tile(label=label, value=number(most), unit=total.unit, target=best.target)
 
 
-def _capacity_tiles(run: Run, found: Capacity) -> list[Tile]:
-    what = "requests/s" if found.open_loop else "concurrency"
-    share = f"{found.share:.0%} of requests"
-    if found.holds is None:
+def _capacity_tiles(run: Run, capacity: Capacity) -> list[Tile]:
+    what = "requests/s" if capacity.open_loop else "concurrency"
+    share = f"{capacity.share:.0%} of requests"
+    if capacity.holds is None:
         return [
-            Tile(label="capacity", value="none certain", note=f"{limits(found.limits)} in {share}")
+            Tile(
+                label="capacity", value="none certain", note=f"{limits(capacity.limits)} in {share}"
+            )
         ]
     tiles = [
         Tile(
             label="capacity",
-            value=f"{found.holds:g}",
+            value=f"{capacity.holds:g}",
             unit=what,
-            note=f"{limits(found.limits)} in {share}",
+            note=f"{limits(capacity.limits)} in {share}",
         )
     ]
-    step = next(step for step in found.steps if step.load == found.holds)
+    step = next(step for step in capacity.steps if step.load == capacity.holds)
     row = next(c for c in run.conditions if c.condition == step.condition)
     ttft = figure_cells.cell(rows.ttft(row), "p95")
     tiles.append(

@@ -132,9 +132,9 @@ class LiveProgress:
         )
         spent = self._spent_usd()
         money = f", {usd(spent)} so far" if spent else ""
-        known = f"{done:,}" if self._open_ended else f"{done:,}/{total:,}"
+        progress = f"{done:,}" if self._open_ended else f"{done:,}/{total:,}"
         stage = f"{safe_text(self._stage)}; " if self._stage else ""
-        return f"{stage}{known} requests{self._time_left(done, total)}{money}"
+        return f"{stage}{progress} requests{self._time_left(done, total)}{money}"
 
     def _table(self) -> Table:
         table = Table(

@@ -95,9 +95,9 @@ def _load(run: Run, row: ConditionFindings, number: int) -> dict[str, Any]:
 
 def _performance(row: ConditionFindings) -> dict[str, Any]:
     latency = {
-        name: found
+        name: statistics
         for name, (figure, unit) in LATENCIES.items()
-        if (found := _statistics(FIGURES[figure].summary(row), unit))
+        if (statistics := _statistics(FIGURES[figure].summary(row), unit))
     }
     requests: dict[str, Any] = {"total": row.requests, "failures": row.errors}
     for name, tokens in (("input_length", row.input_tokens), ("output_length", row.output_tokens)):
@@ -118,5 +118,7 @@ def _statistics(summary: Summary, unit: str) -> dict[str, Any]:
     """Return the numbers of a figure; {} if its mean, which the format requires, is unknown."""
     if summary.mean is None:
         return {}
-    known = {name: getattr(summary, name) for name in ("min", *PERCENTILES, "max")}
-    return {"units": unit, "mean": summary.mean} | {k: v for k, v in known.items() if v is not None}
+    numbers = {name: getattr(summary, name) for name in ("min", *PERCENTILES, "max")}
+    return {"units": unit, "mean": summary.mean} | {
+        k: v for k, v in numbers.items() if v is not None
+    }

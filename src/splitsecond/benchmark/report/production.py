@@ -76,9 +76,9 @@ def _speeds(
         "$/M\ntokens": lambda speed: Text(usd_or_free(speed.usd_per_million)),
     }
     table = table_of_names(by, name_width)
-    shown = add_columns(table, cells, left_out)
+    columns = add_columns(table, cells, left_out)
     for speed in speeds:
-        name, row = name_text(speed.name, name_width), (cell(speed) for cell in shown)
+        name, row = name_text(speed.name, name_width), (cell(speed) for cell in columns)
         table.add_row(name, *row, style="" if speed.grade is not None else "dim")
     return table
 
@@ -89,10 +89,12 @@ def table_of_names(heading: str, name_width: int) -> Table:
     return table
 
 
-def figure_text(found: FigureCell, *, beside: bool) -> Text:
-    text = Text(found.figure, "dim" if found.needs else "")
+def figure_text(figure_cell: FigureCell, *, beside: bool) -> Text:
+    text = Text(figure_cell.figure, "dim" if figure_cell.needs else "")
     return (
-        text.append(("  " if beside else "\n") + found.interval, "dim") if found.interval else text
+        text.append(("  " if beside else "\n") + figure_cell.interval, "dim")
+        if figure_cell.interval
+        else text
     )
 
 
@@ -159,8 +161,8 @@ def _spending(
 ) -> Table:
     every = [*rows, *([total] if len(rows) > 1 else [])]
     table = table_of_names(by, name_width)
-    shown = add_columns(table, spending_columns(every, total), left_out)
-    for place, (row, *cells) in enumerate(zip(every, *shown, strict=True)):
+    columns = add_columns(table, spending_columns(every, total), left_out)
+    for place, (row, *cells) in enumerate(zip(every, *columns, strict=True)):
         last = place == len(rows)
         if last:
             table.add_section()
@@ -201,31 +203,31 @@ def bounds_words(low_usd: float | None, high_usd: float | None) -> str:
 
 
 def spending_remarks(total: Spending) -> list[str]:
-    said: list[str] = []
+    remarks: list[str] = []
     if total.lost_usd:
-        said.append(
+        remarks.append(
             f"Lost: {usd(total.lost_usd)} went to attempts whose response was not used "
             "(races, hedges, deadlines, failures)."
         )
     if total.high_usd > total.low_usd:
-        said.append(f"The whole cost is {bounds_words(total.low_usd, total.high_usd)}")
+        remarks.append(f"The whole cost is {bounds_words(total.low_usd, total.high_usd)}")
     if total.cache_saved_usd:
         moved = "saved" if total.cache_saved_usd > 0 else "cost more than they saved:"
-        said.append(f"The providers' prompt caches {moved} {usd(abs(total.cache_saved_usd))}.")
+        remarks.append(f"The providers' prompt caches {moved} {usd(abs(total.cache_saved_usd))}.")
     if total.rented_usd:
-        said.append("By the hour: the cost of these machines if they ran all of the time.")
+        remarks.append("By the hour: the cost of these machines if they ran all of the time.")
     if total.estimated:
-        said.append(
+        remarks.append(
             f"Estimated, without token counts: {total.estimated:,} of {total.attempts:,} attempts."
         )
     if total.other_tier:
-        said.append(
+        remarks.append(
             "Served by another speed tier than the target's name says, at its price: "
             f"{total.other_tier:,} of {total.attempts:,} attempts."
         )
     if total.unpriced:
-        said.append(
+        remarks.append(
             f"Without a known price or counts, so in no sum: {total.unpriced:,} of "
             f"{total.attempts:,} attempts."
         )
-    return said
+    return remarks

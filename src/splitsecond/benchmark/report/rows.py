@@ -68,14 +68,14 @@ class LoadLevel(Struct, frozen=True, kw_only=True):
     @property
     def more(self) -> "list[MetricColumn]":
         """Columns of the first table that only some runs have."""
-        found: list[MetricColumn] = []
+        columns: list[MetricColumn] = []
         if any(c.reasoning_tokens for c in self.conditions):
             answer = FIGURES["first_answer_ms"]
-            found.append(MetricColumn(metric=answer, percentile=MAIN_PERCENTILES[0]))
-            found.append(MetricColumn(metric=TOTALS["reasoning_tokens"]))
+            columns.append(MetricColumn(metric=answer, percentile=MAIN_PERCENTILES[0]))
+            columns.append(MetricColumn(metric=TOTALS["reasoning_tokens"]))
         if any(c.checked for c in self.conditions):
-            found.append(MetricColumn(metric=TOTALS["valid_share"]))
-        return found
+            columns.append(MetricColumn(metric=TOTALS["valid_share"]))
+        return columns
 
     @property
     def heading(self) -> str:
@@ -85,10 +85,10 @@ class LoadLevel(Struct, frozen=True, kw_only=True):
 
 def levels(run: Run) -> list[LoadLevel]:
     order = list(dict.fromkeys(condition.workload for condition in run.conditions))
-    found: dict[tuple[bool, float, bool, int], list[ConditionFindings]] = {}
+    by_load: dict[tuple[bool, float, bool, int], list[ConditionFindings]] = {}
     for condition in run.conditions:
         at = order.index(condition.workload)
-        found.setdefault(
+        by_load.setdefault(
             (open_loop(condition), load_of(condition), condition.cache_reuse, at), []
         ).append(condition)
     return [
@@ -97,18 +97,18 @@ def levels(run: Run) -> list[LoadLevel]:
             load=under or None,
             cache_reuse=reuse,
             workload=order[at],
-            conditions=found[is_open, under, reuse, at],
+            conditions=by_load[is_open, under, reuse, at],
             searched=run.capacity is not None,
         )
-        for is_open, under, reuse, at in sorted(found)
+        for is_open, under, reuse, at in sorted(by_load)
     ]
 
 
 def kinds(run: Run) -> list[tuple[bool, str]]:
-    found = dict.fromkeys(
+    distinct_kinds = dict.fromkeys(
         (condition.cache_reuse, condition.workload) for condition in run.conditions
     )
-    return sorted(found, key=lambda kind: kind[0])
+    return sorted(distinct_kinds, key=lambda kind: kind[0])
 
 
 def remarks(level: LoadLevel) -> list[Remark]:
@@ -119,15 +119,15 @@ def remarks(level: LoadLevel) -> list[Remark]:
         ("server", lambda c: [server_words(c)] if c.server_ms else []),
         ("server", lambda c: filter(None, [check_words(c)])),
     )
-    found: dict[tuple[str, str], list[str]] = {}
+    targets_by_remark: dict[tuple[str, str], list[str]] = {}
     for kind, texts in kinds_of_remarks:
         for c in level.conditions:
             for text in texts(c):
-                found.setdefault((kind, text), []).append(c.target)
+                targets_by_remark.setdefault((kind, text), []).append(c.target)
     everyone = [c.target for c in level.conditions]
     return [
         Remark(kind=kind, who="" if who == everyone and who[1:] else ", ".join(who), text=text)
-        for (kind, text), who in found.items()
+        for (kind, text), who in targets_by_remark.items()
     ]
 
 
@@ -209,20 +209,20 @@ class MetricColumn(Struct, frozen=True, kw_only=True):
 
     @property
     def heading(self) -> str:
-        shown = (
+        with_unit = (
             self.metric.unit == "ms"
             if self.percentile
             else self.metric.unit in ("ms", "s") and self.metric.unit_after
         )
-        return f"{self.name}, {self.metric.unit}" if shown else self.name
+        return f"{self.name}, {self.metric.unit}" if with_unit else self.name
 
     def formatted(self, value: float | None) -> str:
         return {"share": share, "USD": usd}.get(self.metric.unit, number)(value)
 
     def change(self, changed: ConditionChange) -> FigureChange | None:
-        found = changed.figures if self.percentile else changed.totals
+        changes = changed.figures if self.percentile else changed.totals
         return next(
-            (f for f in found if (f.figure, f.percentile) == (self.metric.name, self.percentile)),
+            (f for f in changes if (f.figure, f.percentile) == (self.metric.name, self.percentile)),
             None,
         )
 
@@ -261,12 +261,12 @@ def main_columns(
 
 
 def compared_columns(
-    shown: Sequence[ConditionChange], more: Sequence[Figure] = ()
+    changes: Sequence[ConditionChange], more: Sequence[Figure] = ()
 ) -> list[MetricColumn]:
     """Return the columns of the first table that a comparison of rows under one load has."""
-    moved = [each for c in shown for each in (*c.figures, *c.totals) if each.after is not None]
+    moved = [each for c in changes for each in (*c.figures, *c.totals) if each.after is not None]
     inputs = any(each.figure == LATENCY.name for each in moved)
-    columns = main_columns(open_loop=open_loop(shown[0]), more=more, inputs=inputs)
+    columns = main_columns(open_loop=open_loop(changes[0]), more=more, inputs=inputs)
     if any(each.figure == "valid_share" for each in moved):
         columns.append(MetricColumn(metric=TOTALS["valid_share"]))
     return [column for column in columns if column.metric.compared]
@@ -291,8 +291,8 @@ def priced(run: Run) -> bool:
 
 
 def per_million(condition: ConditionFindings) -> str:
-    known = condition.price is not None or condition.cost_usd is not None
-    return (usd if known and condition.usd_per_million is None else usd_or_free)(
+    has_price = condition.price is not None or condition.cost_usd is not None
+    return (usd if has_price and condition.usd_per_million is None else usd_or_free)(
         condition.usd_per_million
     )
 
@@ -305,14 +305,14 @@ def cost(condition: ConditionFindings) -> str:
 
 
 def price_sentences(run: Run) -> list[str]:
-    said: dict[str, list[str]] = {}
+    by_source: dict[str, list[str]] = {}
     for condition in run.conditions:
         if (price := condition.price) is not None:
             whose = f"{price.source or 'no source'}{f', {price.as_of}' if price.as_of else ''}"
             words = f"{condition.target} {price_words(price)}"
-            if words not in said.setdefault(whose, []):
-                said[whose].append(words)
-    prices = [f"Prices of {whose}: {'; '.join(words)}." for whose, words in said.items()]
+            if words not in by_source.setdefault(whose, []):
+                by_source[whose].append(words)
+    prices = [f"Prices of {whose}: {'; '.join(words)}." for whose, words in by_source.items()]
     if not run.cost_usd:
         return prices
     unknown = [c.target for c in run.conditions if c.cost_usd is None and c.requests]
@@ -333,13 +333,15 @@ def location_sentence(run: Run) -> str:
 def server_sentence(run: Run) -> str:
     servers, devices = run.environment.get("servers"), run.environment.get("gpus")
     servers = servers if isinstance(servers, dict) else {}
-    known = [f"{target}: {software}" for target, software in servers.items()]
+    descriptions = [f"{target}: {software}" for target, software in servers.items()]
     if isinstance(devices, list) and devices:
-        known.append(f"GPU of this machine: {listed(list(dict.fromkeys(map(str, devices))))}")
+        descriptions.append(
+            f"GPU of this machine: {listed(list(dict.fromkeys(map(str, devices))))}"
+        )
     return (
-        f"Server software: {'; '.join(known)}."
+        f"Server software: {'; '.join(descriptions)}."
         if servers
-        else "".join(f"{words}." for words in known)
+        else "".join(f"{words}." for words in descriptions)
     )
 
 

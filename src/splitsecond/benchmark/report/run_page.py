@@ -198,7 +198,7 @@ def _level_table(run: Run, level: rows.LoadLevel) -> HtmlTable:
 
 
 def _main_columns(level: rows.LoadLevel) -> list[MetricColumn]:
-    found = [
+    columns = [
         column
         for percentile, more in (("p50", ("tpot_ms", "e2e_ms")), ("p95", ("itl_ms", "e2e_ms")))
         for column in rows.main_columns(
@@ -208,8 +208,8 @@ def _main_columns(level: rows.LoadLevel) -> list[MetricColumn]:
             inputs=level.inputs,
         )
     ]
-    return [c for c in found if c.percentile] + [
-        c for c in found[: len(found) // 2] if not c.percentile
+    return [c for c in columns if c.percentile] + [
+        c for c in columns[: len(columns) // 2] if not c.percentile
     ]
 
 
@@ -327,9 +327,12 @@ def _errors(run: Run, levels: Sequence[rows.LoadLevel]) -> HtmlTable | None:
 
 
 def _settings(run: Run) -> list[HtmlTable]:
-    asked = [(name.removeprefix("settings."), value) for name, value in rows.flat(run.asked)]
+    run_settings = [(name.removeprefix("settings."), value) for name, value in rows.flat(run.asked)]
     tables = []
-    for caption, settings in (("Settings", asked), ("Environment", rows.flat(run.environment))):
+    for caption, settings in (
+        ("Settings", run_settings),
+        ("Environment", rows.flat(run.environment)),
+    ):
         body = [(name, value) for name, value in settings if not name.startswith(SHOWN_ELSEWHERE)]
         if body:
             tables.append(HtmlTable(caption=caption, head=["name", "value"], body=body, prose=True))
@@ -341,21 +344,21 @@ def _condition_tables(
     tables: Iterable[tuple[str, Iterable[Column]]],
     conditions: Sequence[ConditionFindings] | None = None,
 ) -> list[HtmlTable]:
-    shown = run.conditions if conditions is None else conditions
-    chosen = {c.condition for c in shown}
-    made = []
+    selected = run.conditions if conditions is None else conditions
+    chosen = {c.condition for c in selected}
+    html_tables = []
     for caption, columns in tables:
-        kept = [(name, of) for name, of in columns if any(of(c) != MISSING for c in shown)]
-        if kept:
+        nonempty = [(name, of) for name, of in columns if any(of(c) != MISSING for c in selected)]
+        if nonempty:
             body: list[Row] = [
-                [_target(c), rows.load_words(c), *(of(c) for _, of in kept)]
+                [_target(c), rows.load_words(c), *(of(c) for _, of in nonempty)]
                 for level in rows.levels(run)
                 for c in level.conditions
                 if c.condition in chosen
             ]
-            head = ["target", "load", *(name for name, _ in kept)]
-            made.append(HtmlTable(caption=caption, head=head, body=body, export=True))
-    return made
+            head = ["target", "load", *(name for name, _ in nonempty)]
+            html_tables.append(HtmlTable(caption=caption, head=head, body=body, export=True))
+    return html_tables
 
 
 def _money_tables(run: Run) -> list[HtmlTable]:
@@ -363,9 +366,9 @@ def _money_tables(run: Run) -> list[HtmlTable]:
 
 
 def _cost_card(run: Run) -> list[HtmlTable]:
-    found = call_costs.cost_card_rows(cost_card(run.conditions))
+    card_rows = call_costs.cost_card_rows(cost_card(run.conditions))
     head = ["target", *call_costs.cost_card_headings()]
-    body: list[Row] = [[TableCell(text=name, target=True), *cells] for name, *cells in found]
+    body: list[Row] = [[TableCell(text=name, target=True), *cells] for name, *cells in card_rows]
     return [*filter(None, [_table(call_costs.TITLE, head, body)])]
 
 

@@ -47,19 +47,19 @@ def saving_rows(run: Run) -> list[SavingRow]:
 
 
 def _cells(saving: CacheSaving) -> list[ChangeCell]:
-    by_percentile = {found.percentile: found for found in saving.ttft}
+    by_percentile = {wait.percentile: wait for wait in saving.ttft}
     waits = [_wait(by_percentile.get(name)) for name in ("p50", "p95")]
     return [*waits, _cached(saving), _money(saving)]
 
 
-def _wait(found: FigureChange | None) -> ChangeCell:
-    if found is None:
+def _wait(wait: FigureChange | None) -> ChangeCell:
+    if wait is None:
         return ChangeCell(figure=MISSING)
-    moved = "" if found.change is None else change(found.change)
-    between = _between(*found.ci95) if found.ci95 else ""
-    figure = f"{number(found.before)} → {number(found.after)}"
+    moved = "" if wait.change is None else change(wait.change)
+    between = _between(*wait.ci95) if wait.ci95 else ""
+    figure = f"{number(wait.before)} → {number(wait.after)}"
     return ChangeCell(
-        figure=figure, remark=moved, interval=between, better=found.better, weak=not found.real
+        figure=figure, remark=moved, interval=between, better=wait.better, weak=not wait.real
     )
 
 

@@ -86,33 +86,33 @@ def sentences(run: Run) -> list[str]:
     where there are too few readings."""
     viewed = [(c, c.server) for c in run.conditions if c.server is not None]
     targets = grouped((each for each in viewed if each[1].title), lambda each: each[1].title)
-    found = [
+    lines = [
         f"{listed(list(dict.fromkeys(c.target for c, _ in own)))}: metrics of {title}."
         for title, own in targets.items()
     ]
-    found += _clock_sentences([(c, view.check) for c, view in viewed if view.check is not None])
+    lines += _clock_sentences([(c, view.check) for c, view in viewed if view.check is not None])
     few = [
         f"{c.target} {level(c)} ({view.samples:,})"
         for c, view in viewed
         if view.samples < MIN_READINGS
     ]
     if few:
-        found.append(
+        lines.append(
             f"Fewer than {MIN_READINGS} readings while the load was up: {listed(few)}. Longer "
             "blocks (-n) give more."
         )
-    return found
+    return lines
 
 
 def _clock_sentences(checks: Sequence[tuple[ConditionFindings, TtftCheck]]) -> list[str]:
     agree = [check for _, check in checks if clocks_agree(check)]
-    found = []
+    lines = []
     if agree:
         apart_ms = max(abs(check.rest_ms) for check in agree)
-        found.append(
+        lines.append(
             "The server's mean TTFT + network is the mean TTFT measured here, to "
             f"{number(apart_ms)} ms, in {len(agree):,} of {counted_as(len(checks), 'row')}."
         )
-    return found + [
+    return lines + [
         f"{c.target} {level(c)}: {check_words(c)}" for c, check in checks if not clocks_agree(check)
     ]

@@ -97,15 +97,15 @@ def columns_of(
 def note(columns: Iterable[SessionColumn], *, whole_headings: bool = False) -> str:
     """Return what headings mean. `whole_headings`: they are those of a page, which say whose TTFT
     it is."""
-    said = dict.fromkeys(each.note for each in columns if each.note)
+    notes = dict.fromkeys(each.note for each in columns if each.note)
     return " ".join(
-        [each for each in said if not (whole_headings and each in (_FIRST, _LATER))] + [BROKE]
+        [each for each in notes if not (whole_headings and each in (_FIRST, _LATER))] + [BROKE]
     )
 
 
 def broke(condition: ConditionFindings) -> str:
-    found = condition.session
-    return f"{found.broken:,} of {found.broken + found.finished:,}" if found else ""
+    session = condition.session
+    return f"{session.broken:,} of {session.broken + session.finished:,}" if session else ""
 
 
 CLASS_COLUMNS: Sequence[tuple[str, Callable[[TurnClass], str]]] = (

@@ -36,10 +36,10 @@ class ShortNames(Struct, frozen=True):
 def short_names(names: Iterable[str]) -> ShortNames:
     """Return shorter names: their common beginning and end is removed, except for the part that
     each name needs to be recognised. If one of them is a policy, nothing is removed."""
-    found = list(dict.fromkeys(names))
-    parts = [PARTS.findall(name) for name in found]
-    if len(found) < 2 or any("(" in name for name in found):
-        return ShortNames(dict(zip(found, found, strict=True)))
+    unique_names = list(dict.fromkeys(names))
+    parts = [PARTS.findall(name) for name in unique_names]
+    if len(unique_names) < 2 or any("(" in name for name in unique_names):
+        return ShortNames(dict(zip(unique_names, unique_names, strict=True)))
     shortest = min(map(len, parts))
     before = min(_common(parts), shortest - 1)
     after = min(_common([each[::-1] for each in parts]), shortest - 1 - before)
@@ -47,21 +47,21 @@ def short_names(names: Iterable[str]) -> ShortNames:
     while before + after and not all(map(_recognised, short)):
         before, after = (before - 1, after) if before else (before, after - 1)
         short = _without(parts, before, after)
-    if not before + after or len(set(short)) < len(found):
-        return _providers(found)
+    if not before + after or len(set(short)) < len(unique_names):
+        return _providers(unique_names)
     prefix = "".join(parts[0][:before])
-    suffix = found[0][len(prefix) + len(short[0]) :]
-    return ShortNames(dict(zip(found, short, strict=True)), f"{prefix}…{suffix}")
+    suffix = unique_names[0][len(prefix) + len(short[0]) :]
+    return ShortNames(dict(zip(unique_names, short, strict=True)), f"{prefix}…{suffix}")
 
 
 def _providers(names: Sequence[str]) -> ShortNames:
     """Return the provider for each target of the model that most of them serve, if at least two do
     and no provider has two targets."""
-    known = [identify(name) for name in names]
-    (model, count), *_ = Counter(each.model for each in known).most_common(1)
-    if count < 2 or len({each.provider for each in known}) < len(names):
+    identities = [identify(name) for name in names]
+    (model, count), *_ = Counter(each.model for each in identities).most_common(1)
+    if count < 2 or len({each.provider for each in identities}) < len(names):
         return ShortNames({name: name for name in names})
-    short = {each.target: each.provider for each in known if each.model == model}
+    short = {each.target: each.provider for each in identities if each.model == model}
     return ShortNames({name: short.get(name, name) for name in names}, f"…/{model}")
 
 

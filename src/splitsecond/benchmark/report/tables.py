@@ -106,7 +106,7 @@ def print_table(table: Table, console: Console) -> None:
     if table.title:
         console.print(Text(str(table.title), "bold"))
     first, *headings = [str(column.header).replace("\n", " ") for column in table.columns]
-    counted = f"{first} " if table.columns[0].justify == "right" else ""
+    prefix = f"{first} " if table.columns[0].justify == "right" else ""
     for name, *cells in zip(*(map(_plain, column.cells) for column in table.columns), strict=True):
         figures = [
             f"{heading} {cell}".replace("\n", " ").strip()
@@ -114,7 +114,7 @@ def print_table(table: Table, console: Console) -> None:
             if cell
         ]
         name = name.replace("\nINVALID", " INVALID").replace("\n", "")
-        row = f"{counted}{name}: {', '.join(figures)}" if figures else name
+        row = f"{prefix}{name}: {', '.join(figures)}" if figures else name
         print_item(console, "  ", row)
 
 

@@ -113,25 +113,25 @@ def _with_money(
 
 def _print_left_out(level: rows.LoadLevel, table: Table, console: Console) -> None:
     usual = _level_table(level, BROKEN_NAMES, False)
-    shown = {column.header for column in table.columns}
+    headers = {column.header for column in table.columns}
     missing = [
         str(column.header).partition("\n")[0]
         for column in usual.columns
-        if column.header not in shown
+        if column.header not in headers
     ]
     print_left_out(missing, console)
 
 
-def _print_remarks(said: Sequence[figure_cells.Remark], count: int, console: Console) -> None:
-    for remark in said:
+def _print_remarks(remarks: Sequence[figure_cells.Remark], count: int, console: Console) -> None:
+    for remark in remarks:
         who = remark.who or ("both" if count == 2 else f"all {count}")
         word = " INVALID" if remark.kind == "invalid" else ""
         print_item(console, "  ", f"{who}{word}: {remark.text}", LOOKS[remark.kind])
 
 
-def print_steps(run: Run, found: Capacity, console: Console) -> None:
-    print_table(_step_table(run, found), console)
-    _print_remarks(capacity.remarks(run), len(found.steps), console)
+def print_steps(run: Run, search: Capacity, console: Console) -> None:
+    print_table(_step_table(run, search), console)
+    _print_remarks(capacity.remarks(run), len(search.steps), console)
     console.print()
 
 
@@ -187,12 +187,12 @@ def comparison_table(comparison: Comparison, console: Console) -> None:
         priced,
         lambda layout, money: [_change_table(each, layout, money) for each in levels],
     )
-    for shown, table in zip(levels, tables, strict=True):
+    for changes, table in zip(levels, tables, strict=True):
         print_table(table, console)
-        _print_below(shown, console, costs=priced and not money)
-    in_sessions = [shown for shown in levels if sessions.changed_columns(shown)]
+        _print_below(changes, console, costs=priced and not money)
+    in_sessions = [changes for changes in levels if sessions.changed_columns(changes)]
     for table in fitting(
-        console, lambda layout: [_session_change_table(shown, layout) for shown in in_sessions]
+        console, lambda layout: [_session_change_table(changes, layout) for changes in in_sessions]
     ):
         print_table(table, console)
     for which, missing in (("before", comparison.only_before), ("after", comparison.only_after)):
@@ -242,57 +242,57 @@ def _level_table(level: rows.LoadLevel, layout: TableLayout, money: bool) -> Tab
 def _shown(layout: TableLayout, columns: Sequence[rows.MetricColumn]) -> list[rows.MetricColumn]:
     further = {figure.label for figure in layout.more}
 
-    def shown(column: rows.MetricColumn) -> bool:
+    def is_shown(column: rows.MetricColumn) -> bool:
         if column.percentile in ("", MAIN_PERCENTILES[0]):
             return True
         return column.label not in further and (
             not layout.narrow or column.label in (FIGURES["ttft_ms"].label, LATENCY.label)
         )
 
-    return [c for c in columns if shown(c)]
+    return [c for c in columns if is_shown(c)]
 
 
 def _cell(cell: figure_cells.FigureCell) -> StyledCell:
     return StyledCell(text=cell.figure, look="dim" if cell.needs else "", remark=cell.interval)
 
 
-def _change_table(shown: Sequence[ConditionChange], layout: TableLayout, money: bool) -> Table:
-    level = shown[0]
-    main = _shown(layout, rows.compared_columns(shown, layout.more))
-    columns = [[_moved(c, column) for c in shown] for column in main]
+def _change_table(changes: Sequence[ConditionChange], layout: TableLayout, money: bool) -> Table:
+    level = changes[0]
+    main = _shown(layout, rows.compared_columns(changes, layout.more))
+    columns = [[_moved(c, column) for c in changes] for column in main]
     columns += [
-        [_total(total) for c in shown for total in c.totals if total.figure == name]
+        [_total(total) for c in changes for total in c.totals if total.figure == name]
         for name in ("errors", *([PER_MILLION] if money else []))
     ]
     title = f"{rows.level_title(level)}: the second run, and how it differs from the first"
     more = ["$/M\ntokens"] if money else ()
-    return _table(title, [(c.name, False) for c in shown], main, columns, layout, more)
+    return _table(title, [(c.name, False) for c in changes], main, columns, layout, more)
 
 
-def _session_change_table(shown: Sequence[ConditionChange], layout: TableLayout) -> Table:
-    own = sessions.changed_columns(shown)
-    columns = [[_moved(c, each.column) for c in shown] for each in own]
+def _session_change_table(changes: Sequence[ConditionChange], layout: TableLayout) -> Table:
+    own = sessions.changed_columns(changes)
+    columns = [[_moved(c, each.column) for c in changes] for each in own]
     title = (
-        f"{sessions.TITLE} at {rows.level_title(shown[0]).lower()}: the second run, and how "
+        f"{sessions.TITLE} at {rows.level_title(changes[0]).lower()}: the second run, and how "
         "it differs"
     )
     return filled(
-        title, [each.heading for each in own], [(c.name, False) for c in shown], columns, layout
+        title, [each.heading for each in own], [(c.name, False) for c in changes], columns, layout
     )
 
 
-def _step_table(run: Run, found: Capacity) -> Table:
-    title = f"{safe_text(found.target)}: steps of the search, times in ms"
+def _step_table(run: Run, search: Capacity) -> Table:
+    title = f"{safe_text(search.target)}: steps of the search, times in ms"
     table = titled_table(title)
     for at, heading in enumerate(
-        ("load", *capacity.HEADINGS, *capacity.limit_headings(found), "verdict")
+        ("load", *capacity.HEADINGS, *capacity.limit_headings(search), "verdict")
     ):
         table.add_column(
             heading.replace(" ", "\n", 1),
             justify="right" if at else "left",
             no_wrap=heading not in ("load", "verdict"),
         )
-    for line in capacity.step_rows(run, found):
+    for line in capacity.step_rows(run, search):
         bad = line.verdict in capacity.BAD
         cells = (Text(cell.figure, "dim" if cell.needs else "") for cell in line.cells)
         table.add_row(
@@ -315,8 +315,8 @@ def _savings_table(run: Run, layout: TableLayout) -> Table:
 
 def _session_table(level: rows.LoadLevel, layout: TableLayout, *, narrow: bool) -> Table:
     own = sessions.of_sessions(level)
-    shown = sessions.columns_of(own, narrow=narrow)
-    columns = [[_cell(each.cell(c)) for c in own] for each in shown]
+    session_columns = sessions.columns_of(own, narrow=narrow)
+    columns = [[_cell(each.cell(c)) for c in own] for each in session_columns]
     columns.append(
         [
             StyledCell(text=sessions.broke(c), look="red" if c.session and c.session.broken else "")
@@ -325,7 +325,9 @@ def _session_table(level: rows.LoadLevel, layout: TableLayout, *, narrow: bool) 
     )
     names = [(c.target, bool(c.invalid)) for c in own]
     title = f"{sessions.TITLE} at {level.title.lower()}"
-    return filled(title, [*(each.heading for each in shown), "broke"], names, columns, layout)
+    return filled(
+        title, [*(each.heading for each in session_columns), "broke"], names, columns, layout
+    )
 
 
 def _use_table(run: Run, layout: TableLayout) -> Table:
@@ -398,66 +400,66 @@ _LOOKS = {True: "green", False: "bold red", None: "dim"}
 def round_lines(one: WatchRound, news: Mapping[str, Sequence[RoundNews]]) -> list[Text]:
     cells = [
         (
-            f"{safe_text(found.target)} {rows.load_words(found)}",
-            f"TTFT {number(rows.ttft(found).p50)} ms, p95 {number(rows.ttft(found).p95)}",
-            f"TPS {number(found.tps.p50)}",
-            f"errors {rows.errors(found)}",
+            f"{safe_text(condition.target)} {rows.load_words(condition)}",
+            f"TTFT {number(rows.ttft(condition).p50)} ms, p95 {number(rows.ttft(condition).p95)}",
+            f"TPS {number(condition.tps.p50)}",
+            f"errors {rows.errors(condition)}",
         )
-        for found in one.rows
+        for condition in one.rows
     ]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = []
-    for found, row in zip(one.rows, cells, strict=True):
+    for condition, row in zip(one.rows, cells, strict=True):
         padded = "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
         line = Text(f"{minute(one.at)}  {padded}  ")
-        for said in news.get(found.condition, ()):
-            line.append(f"{safe_text(said.text)} ", _LOOKS[said.good])
+        for remark in news.get(condition.condition, ()):
+            line.append(f"{safe_text(remark.text)} ", _LOOKS[remark.good])
         line.rstrip()
         lines.append(line)
     return lines
 
 
-def throughput_lines(found: BatchThroughput) -> Iterator[tuple[str, str]]:
-    done = f"{found.answered:,} of {counted_as(found.requests, 'request')} answered"
-    earlier = f", {found.earlier:,} earlier" if found.earlier else ""
-    yield f"{done} in {number(found.seconds)} s{earlier}.", "bold"
-    if found.answered:
+def throughput_lines(batch: BatchThroughput) -> Iterator[tuple[str, str]]:
+    done = f"{batch.answered:,} of {counted_as(batch.requests, 'request')} answered"
+    earlier = f", {batch.earlier:,} earlier" if batch.earlier else ""
+    yield f"{done} in {number(batch.seconds)} s{earlier}.", "bold"
+    if batch.answered:
         yield (
-            f"{number(found.requests_per_s)} requests/s, {number(found.output_tokens_per_s)} "
-            f"output tokens/s, up to {found.widest:,} in flight.",
+            f"{number(batch.requests_per_s)} requests/s, {number(batch.output_tokens_per_s)} "
+            f"output tokens/s, up to {batch.widest:,} in flight.",
             "",
         )
-        yield from _cost_lines(found)
-    if len(found.attempts) > 1:
-        attempts = (f"{safe_text(name)} {count:,}" for name, count in found.attempts.items())
+        yield from _cost_lines(batch)
+    if len(batch.attempts) > 1:
+        attempts = (f"{safe_text(name)} {count:,}" for name, count in batch.attempts.items())
         yield f"Attempts: {', '.join(attempts)}.", "dim"
     again, refused = (
-        counted_as(count, "request was", "requests were") for count in (found.again, found.refused)
+        counted_as(count, "request was", "requests were") for count in (batch.again, batch.refused)
     )
-    if found.cuts or found.again:
-        retried = f", {again} retried" if found.again else ""
-        yield f"Targets refused load {counted_as(found.cuts, 'time')}{retried}.", "dim"
-    if found.refused:
+    if batch.cuts or batch.again:
+        retried = f", {again} retried" if batch.again else ""
+        yield f"Targets refused load {counted_as(batch.cuts, 'time')}{retried}.", "dim"
+    if batch.refused:
         yield f"{refused} refused permanently.", "red"
-    if found.left:
-        why = f": {safe_text(found.stopped).rstrip('.')}" if found.stopped else ""
-        yield f"{found.left:,} not sent{why}. The same command continues from here.", "yellow"
+    if batch.left:
+        why = f": {safe_text(batch.stopped).rstrip('.')}" if batch.stopped else ""
+        yield f"{batch.left:,} not sent{why}. The same command continues from here.", "yellow"
 
 
-def _cost_lines(found: BatchThroughput) -> Iterator[tuple[str, str]]:
-    if found.cost_usd is not None:
-        per_million = found.usd_per_million
+def _cost_lines(batch: BatchThroughput) -> Iterator[tuple[str, str]]:
+    if batch.cost_usd is not None:
+        per_million = batch.usd_per_million
         rate = "" if per_million is None else f", {usd(per_million)} per million tokens"
-        yield f"It cost {usd(found.cost_usd)}{rate}." if found.cost_usd else "It was free.", ""
-        if found.low_usd != found.high_usd:
-            yield f"The cost is {bounds_words(found.low_usd, found.high_usd)}", "dim"
-    if found.estimated:
-        attempts = counted_as(found.estimated, "attempt")
+        yield f"It cost {usd(batch.cost_usd)}{rate}." if batch.cost_usd else "It was free.", ""
+        if batch.low_usd != batch.high_usd:
+            yield f"The cost is {bounds_words(batch.low_usd, batch.high_usd)}", "dim"
+    if batch.estimated:
+        attempts = counted_as(batch.estimated, "attempt")
         yield (
             f"The cost of {attempts} is estimated: closed early, or with token counts that "
             "cannot be true.",
             "dim",
         )
-    if found.unpriced:
-        unknown = counted_as(found.unpriced, "attempt whose", "attempts whose")
+    if batch.unpriced:
+        unknown = counted_as(batch.unpriced, "attempt whose", "attempts whose")
         yield f"Not included: {unknown} price or prompt length is not known.", "dim"

@@ -111,8 +111,8 @@ def use_lines(run: Run) -> dict[str, str]:
         shared = loads.pop() if len(loads) == 1 else ""
         words = {word: _targets(use, keeps, shared) for keeps, (word, _) in KEEPS.items()}
         verdicts = [f"{word} {listed(targets)}" for word, targets in words.items() if targets]
-        asked = asked_for(use)
-        lines[f"{asked} at {shared}" if shared else asked] = "; ".join(verdicts) or "no target"
+        label = asked_for(use)
+        lines[f"{label} at {shared}" if shared else label] = "; ".join(verdicts) or "no target"
     return lines
 
 

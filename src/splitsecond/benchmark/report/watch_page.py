@@ -37,28 +37,32 @@ _STATES = {
 }
 
 
-def render_watch(found: WatchFindings) -> str:
-    targets = list(dict.fromkeys(line.target for line in found.lines))
+def render_watch(findings: WatchFindings) -> str:
+    targets = list(dict.fromkeys(line.target for line in findings.lines))
     subject = targets[0] if len(targets) == 1 else counted_as(len(targets), "target")
-    gone = [(minute(at), "all rows", why) for at, why in found.failed.items()]
+    gone = [(minute(at), "all rows", why) for at, why in findings.failed.items()]
     gone += [
-        (minute(at), name, why) for name, own in found.left_out.items() for at, why in own.items()
+        (minute(at), name, why)
+        for name, own in findings.left_out.items()
+        for at, why in own.items()
     ]
-    gone += [(minute(at), "all rows", skipped_words(count)) for at, count in found.skipped.items()]
+    gone += [
+        (minute(at), "all rows", skipped_words(count)) for at, count in findings.skipped.items()
+    ]
     gone.sort(reverse=True)
     return render(
         "watch.html",
-        watch_plots(found),
+        watch_plots(findings),
         {
             "states": {
                 state: replace(STATES[state], label=words) for state, words in _STATES.items()
             }
         },
         title=f"{subject} over time",
-        lead=_lead(found, targets),
-        headline=_headline(found),
-        statements=found.statements[1:],
-        last=_last_round(found),
+        lead=_lead(findings, targets),
+        headline=_headline(findings),
+        statements=findings.statements[1:],
+        last=_last_round(findings),
         headings=HEADINGS,
         failures=HtmlTable(
             caption="Rounds without figures",
@@ -75,30 +79,32 @@ def render_watch(found: WatchFindings) -> str:
     )
 
 
-def _headline(found: WatchFindings) -> Headline:
-    drifting = [line.drifting for line in found.lines if line.drifting]
-    learning = [line for line in found.lines if line.points[-1].state == "learning"]
-    early = _too_early(learning) if len(learning) == len(found.lines) else ""
-    doubts = _last_doubts(found)
-    sentence = found.statements[0] if found.statements else "Nothing has drifted."
-    if early and not found.statements:
+def _headline(findings: WatchFindings) -> Headline:
+    drifting = [line.drifting for line in findings.lines if line.drifting]
+    learning = [line for line in findings.lines if line.points[-1].state == "learning"]
+    early = _too_early(learning) if len(learning) == len(findings.lines) else ""
+    doubts = _last_doubts(findings)
+    sentence = findings.statements[0] if findings.statements else "Nothing has drifted."
+    if early and not findings.statements:
         sentence = f"{early.capitalize()}. What is usual is known after {MIN}."
-    if found.last in found.failed:
+    if findings.last in findings.failed:
         sentence = f"The last round failed. {sentence}"
     elif doubts and not drifting:
         sentence = f"{sentence} In the last round, {listed(doubts)}."
     return Headline(
-        sentence=sentence, tiles=_tiles(found), badge=_badge(found, drifting, bool(doubts), early)
+        sentence=sentence,
+        tiles=_tiles(findings),
+        badge=_badge(findings, drifting, bool(doubts), early),
     )
 
 
 def _badge(
-    found: WatchFindings, drifting: Sequence[DriftPeriod], doubts: bool, early: str
+    findings: WatchFindings, drifting: Sequence[DriftPeriod], doubts: bool, early: str
 ) -> Badge | None:
     worse = sum(drift.worse for drift in drifting)
-    if found.last in found.failed:
+    if findings.last in findings.failed:
         return Badge(text="last round failed", look="bad")
-    if not found.lines:
+    if not findings.lines:
         return None
     if worse:
         return Badge(text=f"{counted_as(worse, 'figure')} drifted for the worse", look="bad")
@@ -112,19 +118,19 @@ def _badge(
     return Badge(text="no drift", look="good")
 
 
-def _tiles(found: WatchFindings) -> list[Tile]:
+def _tiles(findings: WatchFindings) -> list[Tile]:
     kinds = (
-        (len(found.failed), "failed"),
-        (len({at for own in found.left_out.values() for at in own}), "with rows not judged"),
-        (sum(found.skipped.values()), "skipped"),
+        (len(findings.failed), "failed"),
+        (len({at for own in findings.left_out.values() for at in own}), "with rows not judged"),
+        (sum(findings.skipped.values()), "skipped"),
     )
     note = (
         ", ".join(f"{count:,} {word}" for count, word in kinds if count)
         or "none failed, INVALID or skipped"
     )
-    tiles = [Tile(label="rounds", value=f"{found.rounds:,}", note=note)]
+    tiles = [Tile(label="rounds", value=f"{findings.rounds:,}", note=note)]
     for figure, unit in (("ttft_ms", "ms"), ("tps", "tokens/s")):
-        line = next((line for line in found.lines if line.figure == figure), None)
+        line = next((line for line in findings.lines if line.figure == figure), None)
         if line is not None:
             point = line.points[-1]
             usual = (
@@ -141,12 +147,12 @@ def _tiles(found: WatchFindings) -> list[Tile]:
     return tiles
 
 
-def _last_doubts(found: WatchFindings) -> list[str]:
-    lost = sum(found.last in own for own in found.left_out.values())
+def _last_doubts(findings: WatchFindings) -> list[str]:
+    lost = sum(findings.last in own for own in findings.left_out.values())
     unusual = [
         line
-        for line in found.lines
-        if line.points[-1].at == found.last and line.points[-1].state == "unusual"
+        for line in findings.lines
+        if line.points[-1].at == findings.last and line.points[-1].state == "unusual"
     ]
     doubts = [f"{counted_as(lost, 'row was', 'rows were')} not judged"] if lost else []
     if len(unusual) == 1:
@@ -161,11 +167,15 @@ def _too_early(lines: Iterable[WatchedSeries]) -> str:
     return f"too early: {rounds} of {MIN} rounds"
 
 
-def _lead(found: WatchFindings, targets: list[str]) -> str:
-    failed = f" {counted_as(len(found.failed), 'round')} failed as a whole." if found.failed else ""
+def _lead(findings: WatchFindings, targets: list[str]) -> str:
+    failed = (
+        f" {counted_as(len(findings.failed), 'round')} failed as a whole."
+        if findings.failed
+        else ""
+    )
     return (
-        f"{counted_as(found.rounds, 'round')} from {minute(found.first)} to "
-        f"{minute(found.last)} UTC, now one every {_interval(found.every_s)}: "
+        f"{counted_as(findings.rounds, 'round')} from {minute(findings.first)} to "
+        f"{minute(findings.last)} UTC, now one every {_interval(findings.every_s)}: "
         f"{listed(targets) or 'nothing was measured'}.{failed}"
     )
 
@@ -175,16 +185,18 @@ def _interval(seconds: float) -> str:
     return unit if seconds == size else f"{seconds / size:g} {unit}s"
 
 
-def _last_round(found: WatchFindings) -> HtmlTable:
+def _last_round(findings: WatchFindings) -> HtmlTable:
     rows: dict[str, dict[str, WatchedSeries]] = {}
-    for line in found.lines:
+    for line in findings.lines:
         rows.setdefault(line.name, {})[line.figure] = line
     head = ["target and load", "last measured, UTC", *_UNBROKEN, "errors", "state"]
     body = [
         (
             name,
             *_cells(
-                lines, gone=found.last in found.failed or found.last in found.left_out.get(name, ())
+                lines,
+                gone=findings.last in findings.failed
+                or findings.last in findings.left_out.get(name, ()),
             ),
         )
         for name, lines in rows.items()

@@ -50,7 +50,7 @@ chance."""
 
 
 def condition_findings(
-    asked: AskedCondition,
+    condition: AskedCondition,
     observations: Sequence[Observation],
     readings: Sequence[InstrumentReading],
     slo: Slo | None = None,
@@ -60,7 +60,7 @@ def condition_findings(
     searched: bool = False,
     summaries: bool = True,
 ) -> ConditionFindings:
-    """Return the row of `asked`, from its own observations and readings.
+    """Return the row of `condition`, from its own observations and readings.
 
     Observations with another role than measured, warm-up or cool-down count for the cost only.
     `batching_efficiency` needs other rows and stays None here. In intervals, a round counts as at
@@ -71,13 +71,13 @@ def condition_findings(
     sent = [o for o in observations if o.role in LOAD_ROLES]
     measured = ended(sent)
     ok = successful(measured)
-    load = _load(asked, sent, readings)
+    load = _load(condition, sent, readings)
     prices = prices or {}
-    ended_per_s = request_rate(sent, measured, load, closed_loop=asked.concurrency is not None)
+    ended_per_s = request_rate(sent, measured, load, closed_loop=condition.concurrency is not None)
     error_kinds, error_examples = failures_by_kind(measured)
 
     findings = ConditionFindings(
-        **_of_settings(asked),
+        **_of_settings(condition),
         requests=len(measured),
         errors=sum(error_kinds.values()),
         error_kinds=error_kinds,
@@ -86,13 +86,13 @@ def condition_findings(
         cooldowns=sum(o.role == "cooldown" for o in sent),
         requests_per_s=ended_per_s * len(ok) / len(measured) if ended_per_s else ended_per_s,
         steady_s=load.steady.length_ns / NS_PER_S or None,
-        **(_token_throughput(asked, sent, measured, load) if summaries else {}),
-        goodput=slo.goodput(measured, ended_per_s, open_loop=asked.open_loop, of_round=of_round)
+        **(_token_throughput(condition, sent, measured, load) if summaries else {}),
+        goodput=slo.goodput(measured, ended_per_s, open_loop=condition.open_loop, of_round=of_round)
         if slo
         else None,
         **_token_counts(ok),
         **checked(ok, of_round),
-        phases_ms={} if asked.inputs else phases_ms(ok),
+        phases_ms={} if condition.inputs else phases_ms(ok),
         server_ms=server_ms(ok),
         session=session_findings(sent, prices, intervals=summaries),
         instrument=instrument_of(measured, readings, load, tokens_in(sent, load.whole)),
@@ -103,7 +103,7 @@ def condition_findings(
         },
     )
     inputs = CheckInputs(
-        asked=asked,
+        asked=condition,
         findings=findings,
         measured=measured,
         answered=ok,
@@ -130,11 +130,11 @@ def _of_settings(asked: AskedCondition) -> dict[str, Any]:
 
 
 def _load(
-    asked: AskedCondition, sent: Sequence[Observation], readings: Sequence[InstrumentReading]
+    condition: AskedCondition, sent: Sequence[Observation], readings: Sequence[InstrumentReading]
 ) -> MeasuredLoad:
-    if asked.concurrency is not None and any(o.turn for o in sent):
-        return session_load(sent, asked.concurrency, readings)
-    return measured_load(sent, asked.concurrency, readings)
+    if condition.concurrency is not None and any(o.turn for o in sent):
+        return session_load(sent, condition.concurrency, readings)
+    return measured_load(sent, condition.concurrency, readings)
 
 
 def _notes_of_nodes(nodes: Sequence[NodeFindings]) -> list[str]:
@@ -171,12 +171,12 @@ def request_rate(
 
 
 def _token_throughput(
-    asked: AskedCondition,
+    condition: AskedCondition,
     sent: Sequence[Observation],
     measured: Sequence[Observation],
     load: MeasuredLoad,
 ) -> dict[str, Any]:
-    if asked.inputs:
+    if condition.inputs:
         return {}
     return {
         "output_tokens_per_s": per_second(tokens_in(sent, load.steady), load.steady.length_ns),
@@ -272,11 +272,11 @@ def failures_by_kind(measured: Sequence[Observation]) -> tuple[dict[str, int], d
 
 
 def tokens_per_event(ok: Sequence[Observation]) -> float | None:
-    known = [
+    counts = [
         (n, len(o.token_at)) for o in ok if (n := o.streamed_tokens) is not None and o.token_at
     ]
-    events = sum(events for _, events in known)
-    return sum(n for n, _ in known) / events if events else None
+    events = sum(events for _, events in counts)
+    return sum(n for n, _ in counts) / events if events else None
 
 
 def phases_ms(ok: Sequence[Observation]) -> dict[str, float]:
@@ -301,7 +301,7 @@ def phases_ms(ok: Sequence[Observation]) -> dict[str, float]:
     }
     if all(o.rtt_ns is None for o in streamed):
         del phases["network"]
-    return {name: float(took.mean()) / NS_PER_MS for name, took in phases.items()}
+    return {name: float(times.mean()) / NS_PER_MS for name, times in phases.items()}
 
 
 def server_ms(ok: Sequence[Observation]) -> dict[str, float]:
@@ -318,12 +318,12 @@ def _floats(values: Sequence[int | None]) -> Floats:
 
 
 def _mean(values: Sequence[int | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(np.mean(known)) if known else None
+    numbers = [value for value in values if value is not None]
+    return float(np.mean(numbers)) if numbers else None
 
 
 def condition_rows(
-    asked: Sequence[AskedCondition],
+    planned: Sequence[AskedCondition],
     observations: Sequence[Observation],
     readings: Sequence[InstrumentReading],
     *,
@@ -332,7 +332,7 @@ def condition_rows(
     of_round: int | None = None,
     searched: bool = False,
 ) -> list[ConditionFindings]:
-    """Return a row for each condition of `asked`, in that order, also if it has no observations.
+    """Return a row for each condition of `planned`, in that order, also if it has no observations.
 
     Targets in `prices` get their cost. `of_round` and `searched`: see `condition_findings`.
     """
@@ -342,7 +342,7 @@ def condition_rows(
         condition_findings(
             a, observed[a.condition], read[a.condition], slo, prices, of_round, searched=searched
         )
-        for a in asked
+        for a in planned
     ]
     computed = [total for total in TOTALS.values() if total.of]
     return [
@@ -373,14 +373,14 @@ def with_batching_efficiency(rows: Sequence[ConditionFindings]) -> list[Conditio
 
 def checked(ok: Sequence[Observation], of_round: int | None) -> dict[str, Any]:
     """Return the fields of a row about the answers that were checked."""
-    known = [o for o in ok if o.valid is not None]
-    if not known:
+    answers = [o for o in ok if o.valid is not None]
+    if not answers:
         return {}
-    within = [(o.round, bool(o.valid)) for o in known]
+    within = [(o.round, bool(o.valid)) for o in answers]
     return {
-        "checked": len(known),
-        "valid_share": sum(each for _, each in within) / len(known),
-        "valid_share_ci95": share_of(known, within, of_round),
+        "checked": len(answers),
+        "valid_share": sum(each for _, each in within) / len(answers),
+        "valid_share_ci95": share_of(answers, within, of_round),
     }
 
 

@@ -513,15 +513,15 @@ def main_totals(*, inputs: bool = False) -> list[Total]:
 
 
 def compared_figures(*, open_loop: bool) -> list[Figure]:
-    found: list[Figure] = []
+    figures: list[Figure] = []
     for figure in FIGURES.values():
         if figure.compared:
-            found += (
+            figures += (
                 [figure.under(open_loop=True), figure]
                 if open_loop and figure.from_due
                 else [figure]
             )
-    return found
+    return figures
 
 
 def ttft_figure(*, open_loop: bool) -> Figure:

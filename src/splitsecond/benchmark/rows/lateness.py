@@ -108,13 +108,13 @@ def _processes(readings: Sequence[InstrumentReading], tokens: float) -> dict[str
 
 
 def _runqueue_wait_share(readings: Sequence[InstrumentReading]) -> float | None:
-    known = [
+    waits = [
         (r.runqueue_wait_ns, r.end_ns - r.begin_ns)
         for r in readings
         if r.runqueue_wait_ns is not None
     ]
-    length = sum(length for _, length in known)
-    return sum(wait for wait, _ in known) / length if length > 0 else None
+    length = sum(length for _, length in waits)
+    return sum(wait for wait, _ in waits) / length if length > 0 else None
 
 
 def ordered_ms(values_ns: Sequence[float]) -> Floats:

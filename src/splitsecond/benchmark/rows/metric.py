@@ -86,14 +86,14 @@ class Figure(Metric, frozen=True, kw_only=True):
 
         Gaps within a request are those of the answers.
         """
-        found = self._values([o for o in requests if self.among(o)])
-        numbers = np.array([o.round for o, _ in found], dtype=np.int64)
+        pairs = self._values([o for o in requests if self.among(o)])
+        numbers = np.array([o.round for o, _ in pairs], dtype=np.int64)
         if self.per_request:
-            values, rounds = np.array([value for _, value in found], dtype=np.float64), numbers
-            clusters = session_numbers([o for o, _ in found])
+            values, rounds = np.array([value for _, value in pairs], dtype=np.float64), numbers
+            clusters = session_numbers([o for o, _ in pairs])
         else:
-            values, clusters = np.concatenate([np.empty(0), *(gaps for _, gaps in found)]), None
-            sizes = np.array([np.size(gaps) for _, gaps in found], dtype=np.int64)
+            values, clusters = np.concatenate([np.empty(0), *(gaps for _, gaps in pairs)]), None
+            sizes = np.array([np.size(gaps) for _, gaps in pairs], dtype=np.int64)
             rounds, numbers = np.repeat(numbers, sizes), numbers[sizes > 0]
         spread = len(np.unique(numbers[numbers > 0])) >= MIN_ROUNDS
         return FigureSample((values / self._scale).astype(np.float64), rounds, spread, clusters)
@@ -102,8 +102,8 @@ class Figure(Metric, frozen=True, kw_only=True):
         if self.answered_only or not self.per_request:
             requests = [o for o in requests if o.ok]
         failed = -np.inf if self.higher_is_better else np.inf
-        found = [(o, self.of(o) if o.ok else failed) for o in requests]
-        return [(o, value) for o, value in found if value is not None]
+        pairs = [(o, self.of(o) if o.ok else failed) for o in requests]
+        return [(o, value) for o, value in pairs if value is not None]
 
     def summarise(self, requests: Sequence[Observation], of_round: int | None = None) -> Summary:
         """Return the distribution over `requests` (see `ended`). `of_round`: see `summary_of`.
@@ -117,8 +117,8 @@ class Figure(Metric, frozen=True, kw_only=True):
         return summary_of(sample.values, independent=False)
 
     def summary(self, row: RowFields) -> Summary:
-        found: Summary = getattr(row, self.name)
-        return found
+        summary: Summary = getattr(row, self.name)
+        return summary
 
     def under(self, *, open_loop: bool) -> "Figure":
         return self.from_due if open_loop and self.from_due else self

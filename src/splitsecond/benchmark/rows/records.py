@@ -401,8 +401,8 @@ class Run(Struct, kw_only=True):
     workload_changes: list[WorkloadChange] = []
     invalid: list[str] = []
 
-    def state(self, found: Iterable[Statement]) -> None:
-        for each in found:
+    def state(self, statements: Iterable[Statement]) -> None:
+        for each in statements:
             self.statements.append(each.long)
             self.short_statements.append(each.short or each.long)
             if not each.detail:

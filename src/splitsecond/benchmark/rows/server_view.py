@@ -58,8 +58,8 @@ def add_server_views(
         if sent and sources:
             load = measured_load(sent, row.concurrency, read[row.condition])
             blocks = joined((each.begin_ns, each.end_ns) for each in read[row.condition])
-            found = _Row(sources, load.whole, blocks, sent)
-            row.server = found.view(series.title(row.target), first_ns, usd_per_kwh)
+            server_row = _Row(sources, load.whole, blocks, sent)
+            row.server = server_row.view(series.title(row.target), first_ns, usd_per_kwh)
 
 
 class _Row:
@@ -156,19 +156,19 @@ class _Row:
         return cached / whole if whole else None
 
     def _check(self) -> TtftCheck | None:
-        server_ms, counted = self._mean_ms("ttft_s"), self._counted("ttft_s_count")
+        server_ms, requests = self._mean_ms("ttft_s"), self._counted("ttft_s_count")
         begun = [o for o in self._sent if o.ttft_ns is not None]
-        if server_ms is None or counted is None or not begun:
+        if server_ms is None or requests is None or not begun:
             return None
         network = [min(o.rtt_ns, o.ttft_ns or 0) for o in begun if o.rtt_ns is not None]
         measured_ms = float(np.mean([o.ttft_ns or 0 for o in begun])) / NS_PER_MS
         return TtftCheck(
-            server_requests=round(counted),
+            server_requests=round(requests),
             requests=len(begun),
             server_ms=server_ms,
             network_ms=float(np.mean(network)) / NS_PER_MS if network else None,
             measured_ms=measured_ms,
-            others=abs(counted - len(begun)) > max(1, MAX_OTHERS * len(begun)),
+            others=abs(requests - len(begun)) > max(1, MAX_OTHERS * len(begun)),
         )
 
     def _power_w(self) -> float | None:
@@ -196,10 +196,10 @@ class _Row:
 def joined(spans: Iterator[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return spans of time in order, those that overlap as one: the processes of a block measure at
     the same time."""
-    found: list[tuple[int, int]] = []
+    blocks: list[tuple[int, int]] = []
     for begin, end in sorted(spans):
-        if found and begin <= found[-1][1]:
-            found[-1] = found[-1][0], max(end, found[-1][1])
+        if blocks and begin <= blocks[-1][1]:
+            blocks[-1] = blocks[-1][0], max(end, blocks[-1][1])
         else:
-            found.append((begin, end))
-    return found
+            blocks.append((begin, end))
+    return blocks

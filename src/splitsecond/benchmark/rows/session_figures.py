@@ -56,8 +56,8 @@ def _session_total(
     compared: bool = False,
 ) -> Total:
     def estimated(row: RowFields) -> Estimated:
-        found = Estimated() if row.session is None else of(row.session)
-        return found if isinstance(found, Estimated) else Estimated(found)
+        estimate = Estimated() if row.session is None else of(row.session)
+        return estimate if isinstance(estimate, Estimated) else Estimated(estimate)
 
     return Total(
         name,

@@ -101,9 +101,9 @@ def model_of(turns: Turns) -> PrefillModel | None:
 
 def models_of(turns: Turns, parts: Flags) -> list[PrefillModel | None]:
     """Return the model of each part of the turns, which a row of `parts` flags."""
-    known = turns.ttft_s > 0
-    timed = turns.chosen(known)
-    return fitted_parts(timed.total - timed.cached, timed.cached, timed.ttft_s, parts[:, known])
+    has_ttft = turns.ttft_s > 0
+    timed = turns.chosen(has_ttft)
+    return fitted_parts(timed.total - timed.cached, timed.cached, timed.ttft_s, parts[:, has_ttft])
 
 
 def judged_misses(turns: Turns, model: PrefillModel | None) -> tuple[Flags, Flags]:
@@ -129,8 +129,8 @@ def judged_misses(turns: Turns, model: PrefillModel | None) -> tuple[Flags, Flag
     scale = (
         max(MAD * float(np.median(np.abs(above[timed]))), MIN_SCALE) if timed.any() else MIN_SCALE
     )
-    known = timed & (distance > TELLING * scale)
-    return known, known & (above > distance / 2)
+    is_known = timed & (distance > TELLING * scale)
+    return is_known, is_known & (above > distance / 2)
 
 
 def fresh_and_reused_s(turns: Turns, model: PrefillModel) -> tuple[Floats, Floats]:
@@ -151,29 +151,31 @@ def session_findings(
     if not sessions:
         return None
     measured = [o for session in sessions for o in session.turns]
-    known = [o for session in sessions for o in (*session.priming, *session.turns) if o.ok]
-    counted = np.array([o.role == "measured" for o in known], dtype=bool)
-    answered = [o for o in known if o.role == "measured"]
-    basis = turns_of(known)
-    turns, model = basis.chosen(counted), model_of(basis)
-    known_well, miss = (each & counted for each in judged_misses(basis, model))
-    by, could = session_groupings(answered), known_well[counted]
+    succeeded = [o for session in sessions for o in (*session.priming, *session.turns) if o.ok]
+    is_measured = np.array([o.role == "measured" for o in succeeded], dtype=bool)
+    answered = [o for o in succeeded if o.role == "measured"]
+    basis = turns_of(succeeded)
+    turns, model = basis.chosen(is_measured), model_of(basis)
+    known_well, miss = (each & is_measured for each in judged_misses(basis, model))
+    by, could = session_groupings(answered), known_well[is_measured]
     times = session_times(sent)
     spent, spent_by_round = _times(times)
     costs, costs_by_round = _costs(times, prices)
     cached, cached_by_round = _cached(turns, answered, by)
-    fit = _FitFindings(model, basis, counted, miss, session_groupings(known) if intervals else [])
+    fit = _FitFindings(
+        model, basis, is_measured, miss, session_groupings(succeeded) if intervals else []
+    )
     return SessionFindings(
         sessions=len(sessions),
         turns=len(measured),
         **_ended(times),
-        **_priming(sessions, known, known_well, miss & _slow_as_fresh(basis, model)),
+        **_priming(sessions, succeeded, known_well, miss & _slow_as_fresh(basis, model)),
         cache_by="usage" if basis.reported else "times" if model else "",
         **spent,
         **cached,
         misses=int(miss.sum()),
         reusing=int(could.sum()),
-        miss_share=_share(miss[counted][could], [each[could] for each in by]),
+        miss_share=_share(miss[is_measured][could], [each[could] for each in by]),
         **fit.fields(),
         **costs,
         classes=_classes(turns, measured, answered),
@@ -202,12 +204,14 @@ class ExplainedTurn(Struct, frozen=True):
 def explained_turns(sent: Sequence[Observation]) -> list[ExplainedTurn]:
     """Return the answered measured turns of the sessions of a row, with what explains their
     TTFT."""
-    known = [o for session in sessions_of(sent) for o in (*session.priming, *session.turns) if o.ok]
-    if not known:
+    succeeded = [
+        o for session in sessions_of(sent) for o in (*session.priming, *session.turns) if o.ok
+    ]
+    if not succeeded:
         return []
-    turns = turns_of(known)
+    turns = turns_of(succeeded)
     model = model_of(turns)
-    ideal_s = new_s = miss_s = np.zeros(len(known))
+    ideal_s = new_s = miss_s = np.zeros(len(succeeded))
     if model is not None:
         _, miss = judged_misses(turns, model)
         absent = np.where(miss, turns.ideal - turns.cached if turns.reported else turns.ideal, 0.0)
@@ -225,7 +229,7 @@ def explained_turns(sent: Sequence[Observation]) -> list[ExplainedTurn]:
             miss_s=float(miss_s[at]),
             fitted=model is not None,
         )
-        for at, o in enumerate(known)
+        for at, o in enumerate(succeeded)
         if o.role == "measured"
     ]
 
@@ -298,8 +302,8 @@ def _times(times: Sequence[SessionTime]) -> tuple[Fields, dict[str, RoundParts]]
 def _finished_by_chance(times: Sequence[SessionTime]) -> list[bool]:
     """Return which sessions count as finished: not those that end a round, unless no other was
     finished."""
-    found = [each.finished and not each.ends_round for each in times]
-    return found if any(found) else [each.finished for each in times]
+    finished = [each.finished and not each.ends_round for each in times]
+    return finished if any(finished) else [each.finished for each in times]
 
 
 def _per_finished(amounts: Floats, finished: Floats, by: Sequence[RoundNumbers]) -> Estimated:
@@ -375,15 +379,15 @@ class _FitFindings(Struct, frozen=True):
 
     def _without(self, parts: Flags) -> list[Floats | None]:
         return [
-            None if model is None else self._numbers(model, kept)
-            for model, kept in zip(models_of(self.basis, parts), parts, strict=True)
+            None if model is None else self._numbers(model, part)
+            for model, part in zip(models_of(self.basis, parts), parts, strict=True)
         ]
 
-    def _numbers(self, model: PrefillModel, kept: Flags) -> Floats:
-        gone = self.basis.chosen(kept & self.miss)
+    def _numbers(self, model: PrefillModel, part: Flags) -> Floats:
+        gone = self.basis.chosen(part & self.miss)
         absent = gone.ideal - gone.cached if gone.reported else gone.ideal
         cost = float(absent.sum()) * max(model.new - model.reused, 0.0)
-        waiting = float(self.basis.ttft_s[kept & self.counted].sum())
+        waiting = float(self.basis.ttft_s[part & self.counted].sum())
         return np.array(
             [
                 model.fixed,
@@ -418,12 +422,12 @@ def _slow_as_fresh(turns: Turns, model: PrefillModel | None) -> Flags:
 
 
 def _priming(
-    sessions: Sequence[Session], known: Sequence[Observation], known_well: Flags, fresh: Flags
+    sessions: Sequence[Session], succeeded: Sequence[Observation], known_well: Flags, fresh: Flags
 ) -> dict[str, Any]:
     """Return how many sessions were primed, as fields, and the names of those whose first turn was
     like a fresh one."""
     judged = {
-        o.id: bool(gone) for o, well, gone in zip(known, known_well, fresh, strict=True) if well
+        o.id: bool(gone) for o, well, gone in zip(succeeded, known_well, fresh, strict=True) if well
     }
     primed = [s for s in sessions if s.priming and s.turns[0].id in judged]
     return {"primed": len(primed), "unprimed": [s.name for s in primed if judged[s.turns[0].id]]}
@@ -445,7 +449,7 @@ def _classes(
 def _of_class(
     by: str, begins: Sequence[int], turns: Sequence[Observation], values: Floats
 ) -> list[TurnClass]:
-    found = []
+    classes = []
     for low, high in zip(begins, [*begins[1:], None], strict=True):
         own = [
             o
@@ -453,7 +457,7 @@ def _of_class(
             if n >= low and (high is None or n < high)
         ]
         if own:
-            found.append(
+            classes.append(
                 TurnClass(by=by, low=low, high=high, ttft_ms=FIGURES["ttft_ms"].summarise(own))
             )
-    return found
+    return classes

@@ -131,11 +131,11 @@ def parse_slo(text: str) -> Slo:
 
     Raises `CallerFault`.
     """
-    wanted = text.strip().lower()
-    if wanted in USES:
-        return Slo(limits=USES[wanted].limits, use=wanted)
+    lowered = text.strip().lower()
+    if lowered in USES:
+        return Slo(limits=USES[lowered].limits, use=lowered)
     limits: dict[str, float] = {}
-    for part in wanted.split(","):
+    for part in lowered.split(","):
         name, limit = _parse_limit(part.strip(), text)
         if name in limits:
             raise _wrong(text, f"{name} is limited twice")

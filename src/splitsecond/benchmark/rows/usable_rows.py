@@ -30,12 +30,12 @@ def rows_by_target(rows: Sequence[ConditionFindings]) -> list[list[ConditionFind
         if not row.invalid and not row.cache_reuse and row.requests and row.workload == workload
     ]
     real = [row for row in usable if not row.target.startswith(ENGINE)]
-    found: dict[str, list[ConditionFindings]] = {}
+    by_target: dict[str, list[ConditionFindings]] = {}
     for row in sorted(real or usable, key=load_order):
-        known = found.setdefault(row.target, [])
-        if not known or (known[0].concurrency is None) == (row.concurrency is None):
-            known.append(row)
-    return list(found.values())
+        loads = by_target.setdefault(row.target, [])
+        if not loads or (loads[0].concurrency is None) == (row.concurrency is None):
+            loads.append(row)
+    return list(by_target.values())
 
 
 def rows_by_workload(rows: Sequence[ConditionFindings]) -> list[list[ConditionFindings]]:

@@ -65,44 +65,44 @@ def sessions_late(inputs: CheckInputs) -> str:
 
 
 def primed_badly(inputs: CheckInputs) -> str:
-    found = inputs.findings.session
-    if found is None or not found.primed:
+    session = inputs.findings.session
+    if session is None or not session.primed:
         return ""
-    first = len(found.unprimed) / found.primed
-    later = (found.misses - len(found.unprimed)) / max(found.reusing - found.primed, 1)
+    first = len(session.unprimed) / session.primed
+    later = (session.misses - len(session.unprimed)) / max(session.reusing - session.primed, 1)
     if first <= UNPRIMED_SHARE or first <= UNPRIMED_RATIO * later:
         return ""
-    more = len(found.unprimed) - NAMES_SHOWN
-    shown = [
-        name.removeprefix(f"{inputs.asked.condition}-") for name in found.unprimed[:NAMES_SHOWN]
+    more = len(session.unprimed) - NAMES_SHOWN
+    examples = [
+        name.removeprefix(f"{inputs.asked.condition}-") for name in session.unprimed[:NAMES_SHOWN]
     ]
-    names = [*shown, *([f"{more:,} more"] if more > 0 else [])]
-    how = "reports no cached tokens and takes" if found.cache_by == "usage" else "takes"
+    names = [*examples, *([f"{more:,} more"] if more > 0 else [])]
+    how = "reports no cached tokens and takes" if session.cache_by == "usage" else "takes"
     return (
-        f"the cache was primed badly in {len(found.unprimed):,} of {found.primed:,} sessions "
+        f"the cache was primed badly in {len(session.unprimed):,} of {session.primed:,} sessions "
         f"({listed(names)}): their "
         f"first turn {how} as long as a fresh prompt. Later turns missed in {percent(later)}."
     )
 
 
 def sessions_broke(inputs: CheckInputs) -> str:
-    found = inputs.findings.session
-    ended = 0 if found is None else found.finished + found.broken
-    if found is None or found.broken <= BROKEN_SHARE * ended:
+    session = inputs.findings.session
+    ended = 0 if session is None else session.finished + session.broken
+    if session is None or session.broken <= BROKEN_SHARE * ended:
         return ""
     return (
-        f"{found.broken:,} of {ended:,} sessions that ended broke "
+        f"{session.broken:,} of {ended:,} sessions that ended broke "
         f"({counted(inputs.findings.error_kinds)}), so later "
         "turns are those of the other sessions only."
     )
 
 
 def few_sessions(inputs: CheckInputs) -> str:
-    found = inputs.findings.session
-    if found is None or inputs.findings.ttft_ms.rounds or found.sessions >= MIN_CLUSTERS:
+    session = inputs.findings.session
+    if session is None or inputs.findings.ttft_ms.rounds or session.sessions >= MIN_CLUSTERS:
         return ""
     return (
-        f"{counted_as(found.sessions, 'session is', 'sessions are')} too few for intervals: it "
+        f"{counted_as(session.sessions, 'session is', 'sessions are')} too few for intervals: it "
         f"takes {MIN_CLUSTERS}, or {MIN_ROUNDS} rounds."
     )
 
@@ -148,9 +148,9 @@ def _read_lag_in_ttft(inputs: CheckInputs) -> str:
         return ""
     values = np.array([figure.value(o) for o in timed], dtype=np.float64)
     early, late = (values + bound for bound in np.array(ranges, dtype=np.float64).T / NS_PER_MS)
-    if (found := _first_error(values, early, late)) is None:
+    if (first_error := _first_error(values, early, late)) is None:
         return ""
-    name, value, error = found
+    name, value, error = first_error
     return (
         f"client overloaded: first tokens were read late, so {figure.label} of {number(value)} ms "
         f"at {name} may be wrong by {number(error)} ms ({ALLOWED}, at least {ERROR_MS:g} ms). "
@@ -162,18 +162,18 @@ def _dispatch_late(inputs: CheckInputs) -> str:
     if not inputs.asked.open_loop:
         return ""
     figure = wait_figure(inputs.findings)
-    known = [
+    waits = [
         (value, dispatch_late_ns(o) or 0) for o in inputs.answered if (value := figure.value(o))
     ]
-    if not any(late for _, late in known):
+    if not any(late for _, late in waits):
         return ""
     values, late_ms = (
-        np.array([v for v, _ in known]),
-        np.array([late for _, late in known]) / NS_PER_MS,
+        np.array([v for v, _ in waits]),
+        np.array([late for _, late in waits]) / NS_PER_MS,
     )
-    if (found := _first_error(values, np.maximum(values - late_ms, 0.0), values)) is None:
+    if (first_error := _first_error(values, np.maximum(values - late_ms, 0.0), values)) is None:
         return ""
-    name, value, error = found
+    name, value, error = first_error
     return (
         "client overloaded: requests were sent later than they were due, which makes "
         f"{name} of {figure.label} up to {number(error)} ms too high: {number(value)} ms "
@@ -236,9 +236,9 @@ def _stood_still(inputs: CheckInputs) -> str:
 
 
 def _concurrency_not_reached(inputs: CheckInputs) -> str:
-    asked, mean = inputs.asked.concurrency, inputs.findings.instrument.in_flight
+    slots, mean = inputs.asked.concurrency, inputs.findings.instrument.in_flight
     what = "request" if inputs.findings.session is None else "session"
-    if asked is None:
+    if slots is None:
         return ""
     if mean is None:
         measured = (
@@ -246,13 +246,13 @@ def _concurrency_not_reached(inputs: CheckInputs) -> str:
         )
         most = int(in_flight(measured, open_loop=False).level.max())
         return (
-            f"concurrency {asked} was never reached: at most "
+            f"concurrency {slots} was never reached: at most "
             f"{counted_as(most, f'{what} was', f'{what}s were')} in "
-            f"flight. Send more {what}s than {asked}, or find what limits the client."
+            f"flight. Send more {what}s than {slots}, or find what limits the client."
         )
-    if mean * 100 < asked * STEADY_PERCENT:
+    if mean * 100 < slots * STEADY_PERCENT:
         return (
-            f"concurrency {asked} was not kept: on average {number(mean)} {what}s were in flight. "
+            f"concurrency {slots} was not kept: on average {number(mean)} {what}s were in flight. "
             f"{what.capitalize()}s failed, or the client was slow."
         )
     return ""
@@ -363,25 +363,25 @@ def _cached(inputs: CheckInputs) -> str:
 
 
 def _length(inputs: CheckInputs) -> str:
-    asked = inputs.asked.output_tokens
+    requested = inputs.asked.output_tokens
     lengths = [o.output_tokens for o in inputs.answered if o.output_tokens is not None]
     if (
-        not asked
+        not requested
         or not lengths
-        or abs((got := float(np.median(lengths))) - asked) <= LENGTH_SHARE * asked
+        or abs((got := float(np.median(lengths))) - requested) <= LENGTH_SHARE * requested
     ):
         return ""
-    return f"responses had {number(got)} tokens (median) instead of the requested {asked:,}."
+    return f"responses had {number(got)} tokens (median) instead of the requested {requested:,}."
 
 
 def _merged_first_tokens(inputs: CheckInputs) -> str:
-    found = inputs.findings.instrument
-    if not found.first_tokens_merged:
+    reads = inputs.findings.instrument
+    if not reads.first_tokens_merged:
         return ""
     return (
-        f"{counted_as(found.first_tokens_merged, 'first token was', 'first tokens were')} read "
+        f"{counted_as(reads.first_tokens_merged, 'first token was', 'first tokens were')} read "
         "together with later "
-        f"ones, and dated back by at most {number(found.first_merged_max_ms)} ms."
+        f"ones, and dated back by at most {number(reads.first_merged_max_ms)} ms."
     )
 
 
@@ -393,15 +393,15 @@ def _some_bursts(inputs: CheckInputs) -> str:
 
 
 def _sparse(inputs: CheckInputs) -> str:
-    found = inputs.findings.instrument
-    if not found.sparse:
+    reads = inputs.findings.instrument
+    if not reads.sparse:
         return ""
-    merged = found.last_tokens_merged and (
-        f" {counted_as(found.last_tokens_merged, 'last token')} may have come up to "
-        f"{number(found.last_merged_max_ms)} ms earlier."
+    merged = reads.last_tokens_merged and (
+        f" {counted_as(reads.last_tokens_merged, 'last token')} may have come up to "
+        f"{number(reads.last_merged_max_ms)} ms earlier."
     )
     return (
-        f"ITL was not measured in {found.sparse:,} of {len(inputs.measured):,} requests, which "
+        f"ITL was not measured in {reads.sparse:,} of {len(inputs.measured):,} requests, which "
         f"were read seldom to save processor time. `--itl exact` measures it.{merged or ''}"
     )
 

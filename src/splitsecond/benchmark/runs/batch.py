@@ -96,10 +96,10 @@ class BatchSession:
             with _opened(self.path, "ab") as good, _opened(self.refused_path, "wb") as bad:
                 self._good, self._bad = good, bad
                 batch = Batch(router.service, router.tracker, self._window, self._put)
-                found = await self._run(batch, items, router.tracker)
-        if not found.refused:
+                throughput = await self._run(batch, items, router.tracker)
+        if not throughput.refused:
             self.refused_path.unlink()
-        return found
+        return throughput
 
     def interrupt(self) -> None:
         self._stopped = self._stopped or "interrupted"

@@ -112,50 +112,54 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 def conclude(
     run: Run,
-    asked: RunRequest,
+    request: RunRequest,
     observations: Sequence[Observation],
     readings: Sequence[InstrumentReading],
     server: ServerSeries | None = None,
 ) -> None:
     """Compute the findings of `run`. Raises `CallerFault` for limits that cannot be read."""
-    share, slo = asked.share, parse_slo(asked.slo) if asked.slo else None
+    share, slo = request.share, parse_slo(request.slo) if request.slo else None
     spread = None if share else round_spread(observations)
     of_round = spread.requests_of_round if spread else None
     run.conditions = condition_rows(
-        asked.conditions,
+        request.conditions,
         observations,
         readings,
         slo=slo,
-        prices=asked.prices,
+        prices=request.prices,
         of_round=of_round,
         searched=bool(share),
     )
     if server:
-        add_server_views(run.conditions, observations, readings, server, asked.usd_per_kwh)
-    run.cost_usd = run_cost_usd(observations, asked.prices)
-    run.cache_savings = cache_savings(run.conditions, observations, asked.prices)
+        add_server_views(run.conditions, observations, readings, server, request.usd_per_kwh)
+    run.cost_usd = run_cost_usd(observations, request.prices)
+    run.cache_savings = cache_savings(run.conditions, observations, request.prices)
     run.capacity = capacity_of(run.conditions, observations, slo, share) if slo and share else None
     run.statements, run.short_statements, run.highlights = [], [], []
     if run.capacity:
         _conclude_search(run, run.capacity, observations)
     else:
-        found = [] if asked.failures is None else front_statements(run.conditions, asked.failures)
-        found += [Statement(saving.verdict, saving.short_verdict) for saving in run.cache_savings]
-        found += session_statements(run.conditions) + server_statements(run.conditions)
+        sentences = (
+            [] if request.failures is None else front_statements(run.conditions, request.failures)
+        )
+        sentences += [
+            Statement(saving.verdict, saving.short_verdict) for saving in run.cache_savings
+        ]
+        sentences += session_statements(run.conditions) + server_statements(run.conditions)
         add_answers(
             run,
             observations,
-            found + statements(run.conditions, observations),
+            sentences + statements(run.conditions, observations),
             slo.use if slo else "",
         )
         add_forecasts(run, observations)
-    _add_notes(run.conditions, asked.notes)
+    _add_notes(run.conditions, request.notes)
 
 
-def _conclude_search(run: Run, found: Capacity, observations: Sequence[Observation]) -> None:
-    confirmed = [step.condition for step in found.steps if step.load == found.holds]
+def _conclude_search(run: Run, capacity: Capacity, observations: Sequence[Observation]) -> None:
+    confirmed = [step.condition for step in capacity.steps if step.load == capacity.holds]
     run.spread = round_spread(o for o in observations if not confirmed or o.condition in confirmed)
-    run.state(capacity_statements(found, run.conditions))
+    run.state(capacity_statements(capacity, run.conditions))
     run.state([spread_statement(run.spread)] if run.spread else [])
     run.conclusion = conclusion(run, observations)
 
@@ -195,15 +199,15 @@ def recompute(path: Path, *, slo: str = "") -> tuple[Run, list[Observation]]:
         )
     path = run_folder(path)
     try:
-        asked = msgspec.convert(run.asked, RunRequest)
+        request = msgspec.convert(run.asked, RunRequest)
     except msgspec.ValidationError as error:
         raise CallerFault(
             f"{path}: what was asked cannot be read: {error}", kind="bad_run"
         ) from None
     if slo:
-        asked = replace(asked, slo=slo)
+        request = replace(request, slo=slo)
     observations = read_observations(path)
-    conclude(run, asked, observations, read_readings(path), read_series(path))
+    conclude(run, request, observations, read_readings(path), read_series(path))
     return run, observations
 
 
@@ -231,10 +235,10 @@ def _of_other_tool(result: ForeignResult, slo: str) -> tuple[Run, list[Observati
 
 
 def add_answers(
-    run: Run, observations: Sequence[Observation], found: Sequence[Statement], use: str = ""
+    run: Run, observations: Sequence[Observation], earlier: Sequence[Statement], use: str = ""
 ) -> None:
     """Put the answers about uses, money, length and load into `run`, add their statements to those
-    `found` before, and conclude.
+    `earlier` before, and conclude.
 
     If the run says nothing about other minutes, that is its first statement. `use`: that of the
     run's limits, or "".
@@ -259,7 +263,7 @@ def add_answers(
             *use_statements(
                 run.uses, use, "" if claims or run.spread is None else run.spread.period()
             ),
-            *found,
+            *earlier,
             *route_gain_statements(run.route_gains),
             *workload_statements(run.workload_changes),
             *crossing_statements(run.crossings),

@@ -38,18 +38,18 @@ MORE = 3
 
 
 def find_prices(
-    targets: Iterable[str], given: Mapping[str, Price] | None = None
+    targets: Iterable[str], own_prices: Mapping[str, Price] | None = None
 ) -> dict[str, Price]:
-    """Return the prices of the targets that have one; in `given`, "" is the price of targets
+    """Return the prices of the targets that have one; in `own_prices`, "" is the price of targets
     without another.
 
-    Raises `CallerFault` if `given` names a target that is not in `targets`.
+    Raises `CallerFault` if `own_prices` names a target that is not in `targets`.
     """
-    wanted = list(targets)
-    named = dict(given or {})
-    others = named.pop("", None)
-    for name, price in named.items():
-        if name not in wanted:
+    names = list(targets)
+    by_name = dict(own_prices or {})
+    others = by_name.pop("", None)
+    for name, price in by_name.items():
+        if name not in names:
             setting = (
                 "price"
                 if price.per_hour_usd is None
@@ -57,13 +57,17 @@ def find_prices(
                 if price.owned is None
                 else "owned"
             )
-            raise wrong(setting, name, f"one of this run's targets: {listed(wanted)}")
-    found = {target: price for target, price in prices(wanted, named).items() if price is not None}
-    return found | ({target: others for target in wanted if target not in found} if others else {})
+            raise wrong(setting, name, f"one of this run's targets: {listed(names)}")
+    by_target = {
+        target: price for target, price in prices(names, by_name).items() if price is not None
+    }
+    return by_target | (
+        {target: others for target in names if target not in by_target} if others else {}
+    )
 
 
-def tokens_of_prompts(workload: Workload, asked: int) -> int:
-    """Estimate the tokens of a prompt: `asked` for synthetic ones, the mean of a trace or of
+def tokens_of_prompts(workload: Workload, input_tokens: int) -> int:
+    """Estimate the tokens of a prompt: `input_tokens` for synthetic ones, the mean of a trace or of
     sessions, by the characters of a file."""
     if workload.traced:
         return sum(each.input_tokens or 0 for each in workload.traced) // len(workload.traced)
@@ -71,7 +75,7 @@ def tokens_of_prompts(workload: Workload, asked: int) -> int:
         return round(workload.sessions.mean("input_tokens"))
     if workload.synthetic:
         variants = workload.variants.values()
-        return asked * max([workload.inputs or 1, *(each.batch or 1 for each in variants)])
+        return input_tokens * max([workload.inputs or 1, *(each.batch or 1 for each in variants)])
     sizes = [len(msgspec.json.encode(prompt["messages"])) for prompt in workload.prompts]
     return sum(sizes) // len(sizes) // CHARACTERS_PER_TOKEN
 

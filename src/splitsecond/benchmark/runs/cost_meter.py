@@ -195,8 +195,8 @@ class CostMeter:
         its output tokens; None: as many as it may have."""
         if self._workload is None:
             return 0.0
-        workload, wanted = self._workload.of_target(target, self._input_tokens)
-        prompt, longest = longest_tokens(workload, wanted)
+        workload, input_tokens = self._workload.of_target(target, self._input_tokens)
+        prompt, longest = longest_tokens(workload, input_tokens)
         total = 0.0
         for name in self._called(self._plain(target)):
             price = self._allowance.prices[name]

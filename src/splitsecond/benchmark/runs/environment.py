@@ -51,12 +51,12 @@ def environment(place: str = "", servers: Mapping[str, str] | None = None) -> di
 
 
 def location(
-    given: str = "", environment: Mapping[str, str] = os.environ, localtime: Path = LOCALTIME
+    place: str = "", environment: Mapping[str, str] = os.environ, localtime: Path = LOCALTIME
 ) -> str:
-    """Return the location of this machine in words: `given`, a cloud's region, or its time zone; ""
+    """Return the location of this machine in words: `place`, a cloud's region, or its time zone; ""
     if unknown."""
-    if given:
-        return given
+    if place:
+        return place
     for variable in REGION_VARIABLES:
         if region := environment.get(variable, "").strip():
             return f"{region} ({variable})"
@@ -113,15 +113,15 @@ def server_software(specs: Mapping[str, TargetSpec]) -> dict[str, str]:
     Only servers without TLS are asked: they are those of the user. No answer within `TIMEOUT_S` is
     no answer.
     """
-    asked = {
+    own_specs = {
         n: s
         for n, s in specs.items()
         if s.base_url.startswith("http://") and not n.startswith(SIMULATED)
     }
-    if not asked:
+    if not own_specs:
         return {}
     with ThreadPoolExecutor(len(PATHS)) as pool:
-        return {name: words for name, spec in asked.items() if (words := _software(spec, pool))}
+        return {name: words for name, spec in own_specs.items() if (words := _software(spec, pool))}
 
 
 def _software(spec: TargetSpec, pool: ThreadPoolExecutor) -> str:
@@ -130,20 +130,20 @@ def _software(spec: TargetSpec, pool: ThreadPoolExecutor) -> str:
     for describe, answer in zip(PATHS.values(), answers, strict=True):
         name, version, device = describe(answer)
         if isinstance(version, str) and version:
-            known = "" if "unknown" in version else provider_word(version, LONGEST)
+            release = "" if "unknown" in version else provider_word(version, LONGEST)
             on = (
                 f"on {provider_word(device, LONGEST)}" if isinstance(device, str) and device else ""
             )
-            return " ".join(filter(None, (name or _owner(spec), known, on)))
+            return " ".join(filter(None, (name or _owner(spec), release, on)))
     return ""
 
 
 def _answer(url: str) -> Answer:
     try:
-        found = msgspec.json.decode(fetch(url, timeout_s=TIMEOUT_S))
+        body = msgspec.json.decode(fetch(url, timeout_s=TIMEOUT_S))
     except LIST_ERRORS:
         return {}
-    return found if isinstance(found, dict) else {}
+    return body if isinstance(body, dict) else {}
 
 
 def _owner(spec: TargetSpec) -> str:
@@ -156,15 +156,15 @@ def _owner(spec: TargetSpec) -> str:
 
 
 def gpus(folder: Path = GPUS) -> list[str]:
-    found = []
+    models = []
     for information in sorted(folder.glob("*/information")):
         try:
             lines = information.read_text("utf-8").splitlines()
         except OSError:
             continue
-        found += [
+        models += [
             value.strip()
             for name, _, value in (line.partition(":") for line in lines)
             if name == "Model"
         ]
-    return found
+    return models

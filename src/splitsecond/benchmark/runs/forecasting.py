@@ -42,11 +42,11 @@ def forecast_policies(
     """Put forecasts of `policies` into a run, with their sentences. Raises `CallerFault` for one
     that cannot be."""
     for policy in map(parse, policies):
-        if any(known.policy == repr(policy) for known in run.forecasts):
+        if any(earlier.policy == repr(policy) for earlier in run.forecasts):
             continue
-        found = _forecasts(policy, run, observations)
-        run.forecasts += found
-        run.state(map(_statement, found))
+        forecasts = _forecasts(policy, run, observations)
+        run.forecasts += forecasts
+        run.state(map(_statement, forecasts))
 
 
 def _forecasts(policy: Expression, run: Run, observations: Sequence[Observation]) -> list[Forecast]:
@@ -56,7 +56,7 @@ def _forecasts(policy: Expression, run: Run, observations: Sequence[Observation]
     for row in run.conditions:
         if not row.invalid and not row.cache_reuse:
             rows[row.concurrency, row.rate, row.workload][row.target] = row
-    places = [found for found in rows.values() if all(name in found for name in names)]
+    places = [candidate for candidate in rows.values() if all(name in candidate for name in names)]
     if not places:
         raise CallerFault(
             f"cannot forecast {policy!r}: the run has no load with a valid row for each of "
@@ -65,7 +65,9 @@ def _forecasts(policy: Expression, run: Run, observations: Sequence[Observation]
         )
     sent = grouped(ended(observations), lambda o: o.condition)
     return [
-        found for place in places if (found := _forecast(policy, names, place, sent)) is not None
+        candidate
+        for place in places
+        if (candidate := _forecast(policy, names, place, sent)) is not None
     ]
 
 
@@ -100,20 +102,21 @@ def _forecast(
     if not len(rounds):
         return None
     outcomes = {
-        name: _outcomes(found, rows[name].price) for name, found in zip(names, pairs, strict=True)
+        name: _outcomes(responses, rows[name].price)
+        for name, responses in zip(names, pairs, strict=True)
     }
-    found = _evaluate(policy, outcomes)
+    responses = _evaluate(policy, outcomes)
     drawn = resamples(rounds, np.random.default_rng(0))
     between: dict[float, Interval] = {
-        q: _interval([quantile(found.ttft_ms[i], q) for i in drawn])
+        q: _interval([quantile(responses.ttft_ms[i], q) for i in drawn])
         if len(rounds) >= needed(q)
         else (None, None)
         for q in (0.5, 0.95)
     }
     measured = rows.get(repr(policy))
     cost = (
-        float(found.usd[np.isfinite(found.ttft_ms)].mean())
-        if np.isfinite(found.ttft_ms).any()
+        float(responses.usd[np.isfinite(responses.ttft_ms)].mean())
+        if np.isfinite(responses.ttft_ms).any()
         else np.nan
     )
     return Forecast(
@@ -121,12 +124,12 @@ def _forecast(
         load=level(rows[names[0]]),
         rows=[rows[name].condition for name in names],
         pairs=len(rounds),
-        ttft_p50_ms=finite(quantile(found.ttft_ms, 0.5)),
+        ttft_p50_ms=finite(quantile(responses.ttft_ms, 0.5)),
         ttft_p50_ci95=between[0.5],
-        ttft_p95_ms=finite(quantile(found.ttft_ms, 0.95)),
+        ttft_p95_ms=finite(quantile(responses.ttft_ms, 0.95)),
         ttft_p95_ci95=between[0.95],
-        e2e_p50_ms=finite(quantile(found.e2e_ms, 0.5)),
-        failed_share=float(np.isinf(found.ttft_ms).mean()),
+        e2e_p50_ms=finite(quantile(responses.e2e_ms, 0.5)),
+        failed_share=float(np.isinf(responses.ttft_ms).mean()),
         usd_per_request=finite(cost),
         measured_ttft_p50_ms=measured.ttft_ms.p50 if measured else None,
         measured_ttft_p95_ms=measured.ttft_ms.p95 if measured else None,
@@ -138,11 +141,11 @@ def _paired(each: Sequence[Sequence[Observation]]) -> tuple[list[list[Observatio
     by_round = [grouped(sorted(sent, key=lambda o: o.start_ns), lambda o: o.round) for sent in each]
     pairs: list[list[Observation]] = [[] for _ in each]
     rounds: list[int] = []
-    for name in sorted(set.intersection(*(set(found) for found in by_round))):
-        count = min(len(found[name]) for found in by_round)
+    for name in sorted(set.intersection(*(set(of_target) for of_target in by_round))):
+        count = min(len(of_target[name]) for of_target in by_round)
         rounds += [name] * count
-        for kept, found in zip(pairs, by_round, strict=True):
-            kept += found[name][:count]
+        for paired, of_target in zip(pairs, by_round, strict=True):
+            paired += of_target[name][:count]
     return pairs, rounds
 
 
@@ -176,8 +179,8 @@ def _evaluate(policy: Expression, outcomes: Mapping[str, Outcomes]) -> Outcomes:
         case "race":
             return race(branches)
         case "hedge":
-            given = settings.get("extra_load")
-            share = EXTRA_LOAD if given is None else Share.parse("extra_load", given)
+            extra_load = settings.get("extra_load")
+            share = EXTRA_LOAD if extra_load is None else Share.parse("extra_load", extra_load)
             return hedge(branches[0], branches[1], share.value)
         case _:
             limit = settings.get("ttft")
@@ -192,7 +195,7 @@ def _interval(draws: Sequence[float]) -> Interval:
     return finite(quantile(np.array(draws), 0.025)), finite(quantile(np.array(draws), 0.975))
 
 
-def _statement(found: Forecast) -> Statement:
+def _statement(forecast: Forecast) -> Statement:
     def figure(
         name: str, value: float | None, ci95: tuple[float | None, float | None], *, short: bool
     ) -> str:
@@ -202,25 +205,25 @@ def _statement(found: Forecast) -> Statement:
 
     ttft, short = (
         [
-            figure("p50", found.ttft_p50_ms, found.ttft_p50_ci95, short=brief),
-            figure("p95", found.ttft_p95_ms, found.ttft_p95_ci95, short=brief),
+            figure("p50", forecast.ttft_p50_ms, forecast.ttft_p50_ci95, short=brief),
+            figure("p95", forecast.ttft_p95_ms, forecast.ttft_p95_ci95, short=brief),
         ]
         for brief in (False, True)
     )
-    few = f" (the interval of p95 needs {needed(0.95)})" if found.pairs < needed(0.95) else ""
+    few = f" (the interval of p95 needs {needed(0.95)})" if forecast.pairs < needed(0.95) else ""
     beside = ""
-    if found.measured_ttft_p50_ms is not None:
+    if forecast.measured_ttft_p50_ms is not None:
         beside = (
-            f"; measured: p50 {number(found.measured_ttft_p50_ms)} ms, p95 "
-            f"{number(found.measured_ttft_p95_ms)} ms"
+            f"; measured: p50 {number(forecast.measured_ttft_p50_ms)} ms, p95 "
+            f"{number(forecast.measured_ttft_p95_ms)} ms"
         )
-        if found.usd_per_request and found.measured_usd_per_request:
-            times = ratio(found.measured_usd_per_request / found.usd_per_request)
+        if forecast.usd_per_request and forecast.measured_usd_per_request:
+            times = ratio(forecast.measured_usd_per_request / forecast.usd_per_request)
             beside += f", at {times} times the cost of the forecast"
-    pairs = f"from {found.pairs:,} requests to each of its targets"
+    pairs = f"from {forecast.pairs:,} requests to each of its targets"
     return Statement(
-        f"{found.load.capitalize()}, {found.policy} would give TTFT {' and '.join(ttft)}, "
+        f"{forecast.load.capitalize()}, {forecast.policy} would give TTFT {' and '.join(ttft)}, "
         f"{pairs}{few}{beside}.",
-        f"{found.load.capitalize()}, {found.policy} would give\nTTFT {' and '.join(short)},\n"
+        f"{forecast.load.capitalize()}, {forecast.policy} would give\nTTFT {' and '.join(short)},\n"
         f"{pairs}{few}{beside.replace('; ', ';' + chr(10))}.",
     )

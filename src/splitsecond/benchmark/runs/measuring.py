@@ -196,8 +196,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def targets(self) -> dict[str, TargetSpec]:
-        named = ((plain(name, self.workload)[0], spec) for name, spec in self.specs.items())
-        return {name: replace(spec, name=name) for name, spec in named}
+        renamed = ((plain(name, self.workload)[0], spec) for name, spec in self.specs.items())
+        return {name: replace(spec, name=name) for name, spec in renamed}
 
     def request(self, notes: list[str]) -> RunRequest:
         """Return what `run.json` keeps of the job. A search has the loads that it has tried."""
@@ -526,8 +526,8 @@ class Measurement:
                 and f", {row.goodput.met:,} of {row.goodput.sent:,} requests within the limits"
             )
             self._progress.note(f"{row.condition}: {VERDICTS[verdict]}{met or ''}")
-            asked = [self.job.asked(condition) for condition in search.conditions]
-            self.run.asked["conditions"] = msgspec.to_builtins(asked)
+            conditions = [self.job.asked(condition) for condition in search.conditions]
+            self.run.asked["conditions"] = msgspec.to_builtins(conditions)
             self._keep(lambda: self._folder.write_run(self.run))
 
         for block in search.blocks(self.job.asked, self.observations, self._readings, judged):

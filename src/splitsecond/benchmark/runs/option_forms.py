@@ -19,10 +19,10 @@ LONGEST_DAYS = 30
 
 def interval(text: str, option: str) -> int:
     """Parse the time from one round to the next, "30m", "3h" or "1d", to nanoseconds."""
-    found = Duration.parse(option, text, LONGEST_DAYS * 24 * 3600).ns
-    if found < clock.NS_PER_S:
+    length_ns = Duration.parse(option, text, LONGEST_DAYS * 24 * 3600).ns
+    if length_ns < clock.NS_PER_S:
         raise wrong(option, text, "a second or more")
-    return found
+    return length_ns
 
 
 def seconds(text: str, option: str) -> float:
@@ -30,7 +30,7 @@ def seconds(text: str, option: str) -> float:
 
 
 def numbers(text: str, option: str, *, whole: bool) -> list[float]:
-    found = []
+    values = []
     for part in text.split(","):
         try:
             value = int(part) if whole else float(part)
@@ -39,8 +39,8 @@ def numbers(text: str, option: str, *, whole: bool) -> list[float]:
         if not (math.isfinite(value) and value > 0):
             kind = "whole numbers from 1" if whole else "numbers above 0"
             raise wrong(option, text, f"{kind}, separated by commas")
-        found.append(value)
-    return found
+        values.append(value)
+    return values
 
 
 def share(text: str, option: str) -> float:
@@ -64,13 +64,13 @@ def json_object(text: str, option: str) -> dict[str, Any]:
 
 
 def headers(lines: Sequence[str], option: str) -> dict[str, str]:
-    found = {}
+    by_name = {}
     for line in lines:
         name, colon, value = line.partition(":")
         if not colon or not name.strip() or not line.isprintable() or not line.isascii():
             raise wrong(option, line, "'Name: value'")
-        found[name.strip().lower()] = value.strip()
-    return found
+        by_name[name.strip().lower()] = value.strip()
+    return by_name
 
 
 SECONDS = Form(seconds)

@@ -138,7 +138,7 @@ def plan_run(
     requests = settings.requests
     if requests is None and over_s is not None and sessions is None:
         requests = max(REQUESTS, MIN_BLOCK * (settings.rounds or spread_rounds(over_s)))
-    wanted = PlanSettings(
+    plan_settings = PlanSettings(
         requests=requests,
         warmups=settings.warmup,
         blocks=settings.rounds,
@@ -152,7 +152,9 @@ def plan_run(
     )
     loads = settings.loads if trace is None else [trace]
     swept_loads = _measured(measured, settings, loads)
-    return merged([make_plan(targets, own_loads, wanted) for targets, own_loads in swept_loads])
+    return merged(
+        [make_plan(targets, own_loads, plan_settings) for targets, own_loads in swept_loads]
+    )
 
 
 def default_over_s(settings: BenchSettings, targets: int) -> float | None:
@@ -174,11 +176,11 @@ def _sessions(settings: SessionSettings) -> SessionSet | None:
     name = os.fspath(settings.sessions)
     if not name:
         return None
-    found = (
+    session_set = (
         synthetic_sessions(name, settings.seed) if name in SYNTHETIC else read_sessions(Path(name))
     )
     wait_ns = round(settings.longest_wait * NS_PER_S)
-    return replace(found, longest_wait_ns=wait_ns, answers=settings.answers)
+    return replace(session_set, longest_wait_ns=wait_ns, answers=settings.answers)
 
 
 def _measured(
@@ -224,8 +226,8 @@ def capacity_job(settings: CapacitySettings, processes: ExitStack, recorded: Rec
     limits = parse_slo(settings.slo)
     if settings.policies:
         raise wrong("target", settings.policies[0], "a single target: a search measures no policy")
-    if len(named := [*settings.targets, *(server.base_url for server in settings.servers)]) > 1:
-        raise wrong("target", named[1], f"either it or {named[0]}: a search has one target")
+    if len(names := [*settings.targets, *(server.base_url for server in settings.servers)]) > 1:
+        raise wrong("target", names[1], f"either it or {names[0]}: a search has one target")
     sessions = _sessions(settings)
     prepared = _Prepared(settings, processes, recorded, sessions=sessions)
     (spec,) = prepared.resolved.specs.values()
@@ -321,10 +323,10 @@ def _prompts(settings: RunSettings) -> tuple[PromptFile | None, AnswerChecks | N
 def _of_images(images: str) -> list[str]:
     if not images:
         return []
-    found = parse_images(images)
-    several = counted_as(found.count, f"{found.format.upper()} image")
+    pictures = parse_images(images)
+    several = counted_as(pictures.count, f"{pictures.format.upper()} image")
     return [
-        f"Each request has {several} of {found.width}x{found.height} pixels. No cost below "
+        f"Each request has {several} of {pictures.width}x{pictures.height} pixels. No cost below "
         "includes their tokens."
     ]
 

@@ -244,8 +244,8 @@ class Sweep:
         observations: list[Observation] = []
         readings = []
         for trial, place, each in runs:
-            asked = msgspec.convert(each.asked, RunRequest)
-            conditions |= {condition.condition: condition for condition in asked.conditions}
+            trial_request = msgspec.convert(each.asked, RunRequest)
+            conditions |= {condition.condition: condition for condition in trial_request.conditions}
             observations += [
                 replace(o, round=trial, id=f"{trial}/{o.id}", call=f"{trial}/{o.call}")
                 for o in read_observations(place)

@@ -119,13 +119,15 @@ def with_model(server: Server, headers: Mapping[str, str]) -> Server:
         ) from None
     if len(listed) != 1:
         names = ", ".join(each.id for each in listed[:MAX_SHOWN])
-        found = (
+        listing = (
             f"{len(listed)} models: {names}{', …' if len(listed) > MAX_SHOWN else ''}"
             if listed
             else "no model"
         )
         raise CallerFault(
-            f"{redacted(server.base_url)} lists {found}", kind="no_model", hint="Name one of them."
+            f"{redacted(server.base_url)} lists {listing}",
+            kind="no_model",
+            hint="Name one of them.",
         )
     return replace(server, model=listed[0].id)
 
@@ -189,7 +191,7 @@ def parse_policies(texts: Sequence[str], file: PolicyFile | None) -> dict[str, l
     """
     own = file.policies() if file else {}
     REGISTERED.update(own)
-    found: dict[str, list[str]] = {}
+    by_policy: dict[str, list[str]] = {}
     for text in texts:
         policy = parse(text)
         if only_here := [name for name in user_policies(policy) if name not in own]:
@@ -199,10 +201,10 @@ def parse_policies(texts: Sequence[str], file: PolicyFile | None) -> dict[str, l
                 kind="bad_policy",
                 hint="Put it into a file of its own, and name this file.",
             )
-        if repr(policy) in found:
+        if repr(policy) in by_policy:
             raise CallerFault(f"the policy {policy!r} is given twice", kind="bad_target")
-        found[repr(policy)] = policy_targets(policy)
-    return found
+        by_policy[repr(policy)] = policy_targets(policy)
+    return by_policy
 
 
 class ResolvedTargets(msgspec.Struct, frozen=True, kw_only=True):
@@ -260,9 +262,11 @@ def resolve_all(
     `config`: a gateway's configuration, whose providers come before those of the catalogue.
     """
     servers = [with_model(server, headers) for server in servers]
-    known = {*targets, *(server_spec(server).name for server in servers)}
+    known_names = {*targets, *(server_spec(server).name for server in servers)}
     inside = list(
-        dict.fromkeys(each for names in policies.values() for each in names if each not in known)
+        dict.fromkeys(
+            each for names in policies.values() for each in names if each not in known_names
+        )
     )
     names = [*targets, *inside]
     configured, prices = configured_targets(config, names) if config else ({}, {})
@@ -350,7 +354,7 @@ def _known_engine(name: str) -> None:
         raise CallerFault(
             f"unknown model {model!r} of the built-in engine",
             kind="bad_target",
-            hint=f"Try {' or '.join(ENGINE + known for known in MODELS)}.",
+            hint=f"Try {' or '.join(ENGINE + other for other in MODELS)}.",
         )
 
 

@@ -226,8 +226,8 @@ class Watch:
         news = self._history.add(judged)
         breaches, unchecked = [], []
         if judged.finished or judged.failed:
-            known = {row(each) for each in usual}
-            unknown = [name for each in judged.rows if (name := row(each)) not in known]
+            usual_names = {row(each) for each in usual}
+            unknown = [name for each in judged.rows if (name := row(each)) not in usual_names]
             for gate in self._gates:
                 breaches += gate.check(judged.rows, usual if gate.relative else None)
                 if gate.relative and unknown:
@@ -291,13 +291,13 @@ def _accepted(folder: Path) -> list[str]:
 
 
 def _readable(folders: Sequence[Path], kind: type[T], listener: WatchListener) -> list[T]:
-    found = []
+    readable = []
     for folder in folders:
         try:
-            found.append(read_run(folder, kind))
+            readable.append(read_run(folder, kind))
         except CallerFault as fault:
             listener.note(f"ignored: {fault}", warning=True)
-    return found
+    return readable
 
 
 async def due_rounds(

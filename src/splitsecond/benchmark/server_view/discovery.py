@@ -39,8 +39,8 @@ class _Place(msgspec.Struct, kw_only=True):
     targets: list[str] = []
 
 
-def find_pages(specs: Mapping[str, TargetSpec], given: Sequence[str] = ()) -> FoundPages:
-    """Return the pages of the servers of `specs`, by target, and those in `given`: each is
+def find_pages(specs: Mapping[str, TargetSpec], texts: Sequence[str] = ()) -> FoundPages:
+    """Return the pages of the servers of `specs`, by target, and those in `texts`: each is
     ``[TARGET=]URL``.
 
     Only servers without TLS are asked at the known places: they are those of the user. No answer
@@ -49,17 +49,17 @@ def find_pages(specs: Mapping[str, TargetSpec], given: Sequence[str] = ()) -> Fo
     that the run does not have.
     """
     own = {name: spec for name, spec in specs.items() if spec.base_url.startswith("http://")}
-    found: dict[str, _Place] = {}
-    for text in given:
+    by_url: dict[str, _Place] = {}
+    for text in texts:
         targets, url = _given(text, specs)
-        found.setdefault(url, _Place(engines=_recognised(url))).targets.extend(targets)
-    _ask_known_places(own, found)
+        by_url.setdefault(url, _Place(engines=_recognised(url))).targets.extend(targets)
+    _ask_known_places(own, by_url)
     local = [name for name, spec in own.items() if _is_here(name, spec)]
     if local and _has_gpus():
-        found[""] = _Place(targets=local)
+        by_url[""] = _Place(targets=local)
     pages = [
         MetricsPage(number=number, engines=page.engines, url=url, headers=page.headers)
-        for number, (url, page) in enumerate(found.items())
+        for number, (url, page) in enumerate(by_url.items())
     ]
     sources = [
         ServerSource(
@@ -68,21 +68,21 @@ def find_pages(specs: Mapping[str, TargetSpec], given: Sequence[str] = ()) -> Fo
             url=_shown(url),
             targets=list(dict.fromkeys(page.targets)),
         )
-        for number, (url, page) in enumerate(found.items())
+        for number, (url, page) in enumerate(by_url.items())
     ]
     return FoundPages(pages=pages, sources=sources)
 
 
-def _ask_known_places(own: Mapping[str, TargetSpec], found: dict[str, _Place]) -> None:
+def _ask_known_places(own: Mapping[str, TargetSpec], by_url: dict[str, _Place]) -> None:
     """Ask the servers of `own` for the pages of known engines, and add those that answer to
-    `found`."""
+    `by_url`."""
     keys = {_root(spec): _key(spec) for spec in own.values()}
     places = list(dict.fromkeys(place for spec in own.values() for place in _places(spec)))
     with ThreadPoolExecutor(16) as pool:
         answers = list(pool.map(lambda at: _engines_at(at[0], at[1], keys[at[0]]), places))
     for (root, place), names in zip(places, answers, strict=True):
         if names:
-            page = found.setdefault(_url(root, place), _Place(engines=names))
+            page = by_url.setdefault(_url(root, place), _Place(engines=names))
             page.headers = keys[root]
             page.targets += [name for name, spec in own.items() if _root(spec) == root]
 
@@ -123,14 +123,14 @@ def _recognised(url: str) -> tuple[str, ...]:
             hint="Are the server's metrics switched on? docs/server-view.md "
             "says how for each engine.",
         ) from None
-    if not (found := engines_of(page)):
-        known = ", ".join(each.title for each in engines().values())
+    if not (engine_names := engines_of(page)):
+        titles = ", ".join(each.title for each in engines().values())
         raise CallerFault(
-            f"metrics: {_shown(url)} has no metric that we know. Known are: {known}",
+            f"metrics: {_shown(url)} has no metric that we know. Known are: {titles}",
             kind="bad_metrics",
             param="metrics",
         )
-    return found
+    return engine_names
 
 
 def _root(spec: TargetSpec) -> str:
@@ -160,8 +160,8 @@ def _engines_at(root: str, place: str, headers: Mapping[str, str]) -> tuple[str,
         page = fetch(_url(root, place), timeout_s=TIMEOUT_S, headers=sent, most=MAX_PAGE)
     except LIST_ERRORS:
         return ()
-    found = engines_of(page.decode("utf-8", "replace"))
-    return found if any(place in engines()[name].places for name in found) else ()
+    engine_names = engines_of(page.decode("utf-8", "replace"))
+    return engine_names if any(place in engines()[name].places for name in engine_names) else ()
 
 
 def _key(spec: TargetSpec) -> dict[str, str]:

@@ -79,12 +79,12 @@ def engines_of(page: str) -> tuple[str, ...]:
     """Return the names of the engines whose metrics a page has, and then those of exporters of
     GPUs."""
     lines = [line for line in page.splitlines() if not line.startswith("#")]
-    found = [
+    names = [
         name
         for name, engine in engines().items()
         if any(line.startswith(engine.prefixes) for line in lines)
     ]
-    return tuple(sorted(found, key=lambda name: not engines()[name].places))
+    return tuple(sorted(names, key=lambda name: not engines()[name].places))
 
 
 def values_of(page: str, engine: Engine) -> dict[str, float]:
@@ -96,10 +96,10 @@ def values_of(page: str, engine: Engine) -> dict[str, float]:
         term = TERMS[metric.term]
         parts = ("_sum", "_count") if term.kind == "histogram" else ("",)
         for part in parts:
-            found = _value(samples.get(metric.name + part, ()), metric)
-            if found is not None:
+            value = _value(samples.get(metric.name + part, ()), metric)
+            if value is not None:
                 scale = 1.0 if part == "_count" else metric.scale
-                values.setdefault(metric.term + part, found * scale)
+                values.setdefault(metric.term + part, value * scale)
     return values
 
 
@@ -110,11 +110,11 @@ def _samples(page: str, engine: Engine) -> "dict[str, list[Sample]]":
     names = {metric.name + part for metric in engine.metrics for part in ("", "_sum", "_count")}
     begins = tuple(name + end for name in names for end in "{ ")
     lines = [line for line in page.splitlines() if line.startswith(begins)]
-    found: dict[str, list[Sample]] = {}
+    by_name: dict[str, list[Sample]] = {}
     for family in text_string_to_metric_families("\n".join(lines) + "\n"):
         for sample in family.samples:
-            found.setdefault(sample.name, []).append(sample)
-    return found
+            by_name.setdefault(sample.name, []).append(sample)
+    return by_name
 
 
 def _value(samples: "Iterable[Sample]", metric: EngineMetric) -> float | None:

@@ -149,20 +149,20 @@ def accuracy(
     """
     measured = [o for o in observations if o.role == "measured"]
     errors = _Errors.of(measured, truth)
-    counted = sum(len(o.token_at) for o in observations if o.role in LOAD_ROLES)
+    tokens = sum(len(o.token_at) for o in observations if o.role in LOAD_ROLES)
     cpu_ns = sum(reading.cpu_ns for reading in readings)
     result = Accuracy(
         streams=streams,
         requests=len(measured),
         failed=len(measured) - len(errors.compared),
-        tokens=counted,
+        tokens=tokens,
         ttft_error_ms=summary_of(errors.ttft),
         send_error_ms=summary_of(errors.send),
         receive_error_ms=summary_of(errors.receive),
         token_error_ms=summary_of(np.concatenate(errors.token), independent=False),
         tpot_error_share=summary_of(errors.tpot_share),
         read_lag_ms=summary_of([o.lag_max_ns / NS_PER_MS for o in errors.compared]),
-        cpu_ms_per_1000_tokens=cpu_ns / NS_PER_MS / counted * 1000 if counted and cpu_ns else None,
+        cpu_ms_per_1000_tokens=cpu_ns / NS_PER_MS / tokens * 1000 if tokens and cpu_ns else None,
         in_flight=sum(reading.peak_in_flight for reading in readings),
         clock=", ".join(dict.fromkeys(o.clock for o in errors.compared)),
         priority=", ".join(

@@ -202,24 +202,24 @@ class ControlChart(Generic[T]):
     def _await(self, usual: Expectation) -> bool:
         for cusum in self._cusums:
             cusum.add(usual, self._rounds)
-        found = next(
+        drift = next(
             ((each.side, each.since) for each in self._cusums if each.over and self._large(each)),
             None,
         )
-        if found is None and self._run.lasts(
+        if drift is None and self._run.lasts(
             self._values_since(self._run.since), self._before, usual.level
         ):
-            found = self._run.side, self._run.since
+            drift = self._run.side, self._run.since
         self._learn_until(
-            found[1] if found else min(self._run.since, *(cusum.since for cusum in self._cusums))
+            drift[1] if drift else min(self._run.since, *(cusum.since for cusum in self._cusums))
         )
-        if found:
+        if drift:
             self.drifts.append(
-                ChartDrift(side=found[0], since=found[1], before=usual.level, after=usual.level)
+                ChartDrift(side=drift[0], since=drift[1], before=usual.level, after=usual.level)
             )
             self._found = self._rounds
             self._measure(self.drifts[-1])
-        return found is not None
+        return drift is not None
 
     def _values_since(self, number: int) -> list[tuple[float, float]]:
         """Return the times and figures of the rounds from `number` on."""

@@ -49,31 +49,31 @@ def race(branches: Sequence[Outcomes]) -> Outcomes:
 
 
 def fallback(branches: Sequence[Outcomes], ttft_ms: float = np.inf) -> Outcomes:
-    *earlier, found = branches
-    found = _limited(found, ttft_ms)
+    *earlier, outcomes = branches
+    outcomes = _limited(outcomes, ttft_ms)
     for first in reversed(earlier):
         answered = np.isfinite(first.ttft_ms) & (first.ttft_ms <= ttft_ms)
         waited = np.minimum(first.failed_ms, ttft_ms)  # infinite where it answered in time
         # a failure is not billed
         paid = np.where(np.isfinite(first.failed_ms), 0.0, first.closed_usd)
-        found = Outcomes(
-            ttft_ms=np.where(answered, first.ttft_ms, waited + found.ttft_ms),
-            e2e_ms=np.where(answered, first.e2e_ms, waited + found.e2e_ms),
-            failed_ms=np.where(answered, np.inf, waited + found.failed_ms),
-            usd=np.where(answered, first.usd, paid + found.usd),
+        outcomes = Outcomes(
+            ttft_ms=np.where(answered, first.ttft_ms, waited + outcomes.ttft_ms),
+            e2e_ms=np.where(answered, first.e2e_ms, waited + outcomes.e2e_ms),
+            failed_ms=np.where(answered, np.inf, waited + outcomes.failed_ms),
+            usd=np.where(answered, first.usd, paid + outcomes.usd),
             closed_usd=first.closed_usd,
         )
-    return found
+    return outcomes
 
 
-def _limited(found: Outcomes, ttft_ms: float) -> Outcomes:
-    late = found.ttft_ms > ttft_ms
+def _limited(outcomes: Outcomes, ttft_ms: float) -> Outcomes:
+    late = outcomes.ttft_ms > ttft_ms
     return Outcomes(
-        ttft_ms=np.where(late, np.inf, found.ttft_ms),
-        e2e_ms=np.where(late, np.inf, found.e2e_ms),
-        failed_ms=np.where(late, np.minimum(found.failed_ms, ttft_ms), found.failed_ms),
-        usd=np.where(late, found.closed_usd, found.usd),
-        closed_usd=found.closed_usd,
+        ttft_ms=np.where(late, np.inf, outcomes.ttft_ms),
+        e2e_ms=np.where(late, np.inf, outcomes.e2e_ms),
+        failed_ms=np.where(late, np.minimum(outcomes.failed_ms, ttft_ms), outcomes.failed_ms),
+        usd=np.where(late, outcomes.closed_usd, outcomes.usd),
+        closed_usd=outcomes.closed_usd,
     )
 
 

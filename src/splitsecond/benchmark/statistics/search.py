@@ -82,25 +82,25 @@ class Search:
             return self._again
         if not self.verdicts:
             return self._first
-        known = edges(self.verdicts, promising="holds")
-        found = None
-        if known.undecided:
-            found = self._between(known.holds, known.undecided[0])
-        if found is None and (last := max((known.holds or 0, *known.undecided))):
-            found = (
+        bounds = edges(self.verdicts, promising="holds")
+        load = None
+        if bounds.undecided:
+            load = self._between(bounds.holds, bounds.undecided[0])
+        if load is None and (last := max((bounds.holds or 0, *bounds.undecided))):
+            load = (
                 None
-                if known.undecided and known.ceiling is not None
-                else self._above(last, known.ceiling)
+                if bounds.undecided and bounds.ceiling is not None
+                else self._above(last, bounds.ceiling)
             )
-        if found is None and known.holds is not None and self.verdicts[known.holds] == "promising":
-            return known.holds
-        return found
+        if load is None and bounds.holds is not None and self.verdicts[bounds.holds] == "promising":
+            return bounds.holds
+        return load
 
     @property
     def remaining(self) -> tuple[float, float]:
-        known = edges(self.verdicts, promising="holds")
-        low = self._first if known.holds is None else known.holds
-        return low, self._last if known.ceiling is None else known.ceiling
+        bounds = edges(self.verdicts, promising="holds")
+        low = self._first if bounds.holds is None else bounds.holds
+        return low, self._last if bounds.ceiling is None else bounds.ceiling
 
     def loads_left(self) -> int:
         low, high = self.remaining
@@ -138,9 +138,9 @@ class Search:
         if low is None or high <= low * (1 + self._precision):
             return None
         middle = math.sqrt(low * high)
-        found = (
+        load = (
             min(max(round(middle), low + 1), high - 1)
             if self._whole
             else float(f"{middle:.{DIGITS}g}")
         )
-        return found if low < found < high else None
+        return load if low < load < high else None

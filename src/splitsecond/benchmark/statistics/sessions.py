@@ -104,13 +104,13 @@ def sessions_of(observations: Iterable[Observation]) -> list[Session]:
 def all_sessions_of(observations: Iterable[Observation]) -> list[Session]:
     """Return all sessions by their begin, also those that were only in flight while others were
     measured."""
-    found = []
+    sessions = []
     for name, own in grouped((o for o in observations if o.turn), _session).items():
         requests = sorted((o for o in own if o.turn and not o.turn.primes), key=due_ns)
         priming = [o for o in own if o.turn and o.turn.primes]
         if requests or any(o.ok for o in priming):
-            found.append(Session(name, requests, priming))
-    return sorted(found, key=lambda session: session.begin_ns)
+            sessions.append(Session(name, requests, priming))
+    return sorted(sessions, key=lambda session: session.begin_ns)
 
 
 def _session(o: Observation) -> str:
@@ -205,14 +205,14 @@ def as_requests(sent: Sequence[Observation]) -> list[Observation]:
     """
     sessions = all_sessions_of(sent)
     spans = round_spans(sessions)
-    made = []
+    requests = []
     for session in sessions:
         if session.round not in spans:
             continue
         over = session.finished or session.broken
         begin = max(session.begin_ns, spans[session.round][0])
         end = session.last_ns if over else max(spans[session.round][1], session.last_ns)
-        made.append(
+        requests.append(
             Observation(
                 id=session.name,
                 call=session.name,
@@ -224,7 +224,7 @@ def as_requests(sent: Sequence[Observation]) -> list[Observation]:
                 end_ns=end,
             )
         )
-    return made
+    return requests
 
 
 def session_load(

@@ -260,8 +260,8 @@ def tokens_in(observations: Sequence[Observation], windows: TimeWindows) -> floa
 def _window_of(at: Moments, windows: TimeWindows) -> npt.NDArray[np.intp]:
     if not len(windows.begin):
         return np.full(len(at), -1)
-    found = np.searchsorted(windows.begin, at, side="left") - 1
-    return np.where((found >= 0) & (at <= windows.end[found]), found, -1)
+    indices = np.searchsorted(windows.begin, at, side="left") - 1
+    return np.where((indices >= 0) & (at <= windows.end[indices]), indices, -1)
 
 
 def ended_in(observations: Sequence[Observation], windows: TimeWindows) -> int:

@@ -146,11 +146,11 @@ class TimesModel:
         first_weekend = self._parts == 1 and _is_weekend(at)
         unknown = EARLY_DRIFT if fit.early else WEEKEND_DRIFT if first_weekend else 0.0
         beyond = math.copysign(max(abs(deviation) - math.log1p(unknown), 0.0), deviation)
-        kept = 0.0
+        correlation = 0.0
         if self._last is not None and fit.alike:
-            kept = min(fit.alike ** ((at - self._last[0]) / fit.interval), MAX_ALIKE)
-        predicted = kept * self._last[1] if self._last else 0.0
-        spread = fit.scatter * math.sqrt(1 - kept * kept)
+            correlation = min(fit.alike ** ((at - self._last[0]) / fit.interval), MAX_ALIKE)
+        predicted = correlation * self._last[1] if self._last else 0.0
+        spread = fit.scatter * math.sqrt(1 - correlation * correlation)
         rest = beyond - predicted
         self._last = at, predicted + clipped(rest, 3 * spread)
         return Expectation(
@@ -160,8 +160,8 @@ class TimesModel:
             deviation=deviation,
             scatter=fit.scatter,
             surprise=rest / max(spread, MIN_DRIFT / ALLOWANCE),
-            first=1 / (1 - kept)
-            if kept > SLOW_ALIKE and at - self._all.at[0] > SLOW_AFTER_HOURS
+            first=1 / (1 - correlation)
+            if correlation > SLOW_ALIKE and at - self._all.at[0] > SLOW_AFTER_HOURS
             else 0.0,
             early=fit.early,
         )
@@ -303,14 +303,14 @@ def _pattern(grid: Floats, scatter: float) -> Floats:
     # NaN is last
     near = np.sort(np.concatenate([np.roll(grid, by, axis=1) for by in (-1, 0, 1)]), axis=0)
     counts = len(near) - np.isnan(near).sum(axis=0)
-    known = counts > 0
+    has_values = counts > 0
     columns = np.arange(_HOURS)
-    found = (near[np.maximum(counts - 1, 0) // 2, columns] + near[counts // 2, columns]) / 2
-    found = np.where(known, found - found[known].mean(), 0.0)
-    noise = _MEDIAN_VARIANCE * scatter**2 * float(np.mean(1 / counts[known]))
-    variance = float(np.mean(found[known] ** 2))
+    pattern = (near[np.maximum(counts - 1, 0) // 2, columns] + near[counts // 2, columns]) / 2
+    pattern = np.where(has_values, pattern - pattern[has_values].mean(), 0.0)
+    noise = _MEDIAN_VARIANCE * scatter**2 * float(np.mean(1 / counts[has_values]))
+    variance = float(np.mean(pattern[has_values] ** 2))
     # 1.5: the noise of neighbouring hours is shared, so its estimate is uncertain.
-    return found * max(0.0, 1 - 1.5 * noise / variance) if variance > 0 else found
+    return pattern * max(0.0, 1 - 1.5 * noise / variance) if variance > 0 else pattern
 
 
 def _scatter(values: Floats) -> float:

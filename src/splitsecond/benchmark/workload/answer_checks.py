@@ -30,13 +30,13 @@ class AnswerChecks(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def fields(self) -> dict[str, Any]:
         """The fields of a request that ask for such answers."""
-        found: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         if self.schema is not None:
             form = {"name": "answer", "schema": self.schema, "strict": True}
-            found["response_format"] = {"type": "json_schema", "json_schema": form}
+            fields["response_format"] = {"type": "json_schema", "json_schema": form}
         if self.tools:
-            found |= {"tools": self.tools, "tool_choice": "required"}
-        return found
+            fields |= {"tools": self.tools, "tool_choice": "required"}
+        return fields
 
 
 class AnswerChecker:
@@ -107,7 +107,7 @@ def answer_of(events: Sequence[Event]) -> tuple[str, list[dict[str, Any]]]:
         if event.kind == "text":
             text.append(event.text)
         elif event.kind == "tool" and (part := event.tool) is not None:
-            made = calls.setdefault(
+            call = calls.setdefault(
                 part.number,
                 {
                     "id": part.id or f"call_{part.number}",
@@ -115,8 +115,8 @@ def answer_of(events: Sequence[Event]) -> tuple[str, list[dict[str, Any]]]:
                     "function": {"name": "", "arguments": ""},
                 },
             )
-            made["function"]["name"] += part.name
-            made["function"]["arguments"] += event.arguments
+            call["function"]["name"] += part.name
+            call["function"]["arguments"] += event.arguments
     return "".join(text), list(calls.values())
 
 
@@ -145,11 +145,11 @@ def read_checks(schema: Path | None, tools: Path | None) -> AnswerChecks | None:
         with content_faults(str(tools), kind="bad_tools"):
             if not msgspec.convert(offered, list[_Tool]):
                 raise msgspec.ValidationError("expected at least one tool, got none")
-    found = AnswerChecks(
+    checks = AnswerChecks(
         schema=None if schema is None else _json_file(schema, dict[str, Any]), tools=offered
     )
-    AnswerChecker(found)  # finds what is wrong before the run begins
-    return found
+    AnswerChecker(checks)  # finds what is wrong before the run begins
+    return checks
 
 
 def _json_file(path: Path, kind: Any) -> Any:
@@ -164,14 +164,14 @@ def read_questions(path: Path) -> tuple[PromptFile, list[str]]:
     Raises `CallerFault`."""
     with file_faults(f"cannot read the questions {path}", kind="bad_check"):
         lines = path.read_bytes().splitlines()
-    found: list[_Question] = []
+    questions: list[_Question] = []
     for number, line in enumerate(lines, 1):
         if line.strip():
             hint = 'Each line is {"question": "...", "answer": "..."}.'
             with content_faults(f"{path}:{number}", kind="bad_check", hint=hint):
-                found.append(msgspec.json.decode(line, type=_Question))
-    expected = [each.answer for each in found]
-    if not all(_words(text).strip() for text in expected) or not found:
+                questions.append(msgspec.json.decode(line, type=_Question))
+    expected = [each.answer for each in questions]
+    if not all(_words(text).strip() for text in expected) or not questions:
         raise CallerFault(f"{path}: every question needs an answer with words", kind="bad_check")
-    prompts = [{"messages": [{"role": "user", "content": each.question}]} for each in found]
+    prompts = [{"messages": [{"role": "user", "content": each.question}]} for each in questions]
     return PromptFile(prompts=prompts, format="questions"), expected

@@ -98,13 +98,13 @@ class Conversation:
             return
         (begin_tokens, begin), (end_tokens, end) = self._ends[at - 1], self._ends[at]
         del self._ends[at:]
-        kept = _cut(
+        piece = _cut(
             bytes(self._text[begin:end]), (tokens - begin_tokens) / (end_tokens - begin_tokens)
         )
         del self._text[begin:]
         self.tokens = begin_tokens
-        if kept:
-            self._text += kept
+        if piece:
+            self._text += piece
             self.tokens = tokens
             self._ends.append((tokens, len(self._text)))
 

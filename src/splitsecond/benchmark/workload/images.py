@@ -36,10 +36,10 @@ class Images(Struct, frozen=True):
 def parse_images(text: str) -> Images:
     """Parse ``WIDTHxHEIGHT``, then ``,COUNT`` and ``,jpeg`` or ``,png`` if given. Raises
     `CallerFault`."""
-    found = re.fullmatch(r"(\d{1,5})x(\d{1,5})(?:,(\d{1,3}))?(?:,(png|jpeg))?", text.strip())
-    if found:
-        form: ImageFormat = "jpeg" if found[4] == "jpeg" else "png"
-        images = Images(int(found[1]), int(found[2]), int(found[3] or 1), form)
+    match = re.fullmatch(r"(\d{1,5})x(\d{1,5})(?:,(\d{1,3}))?(?:,(png|jpeg))?", text.strip())
+    if match:
+        form: ImageFormat = "jpeg" if match[4] == "jpeg" else "png"
+        images = Images(int(match[1]), int(match[2]), int(match[3] or 1), form)
         sides = images.width, images.height
         if all(1 <= side <= MAX_SIDE for side in sides) and 1 <= images.count <= MAX_IMAGES:
             return images

@@ -56,8 +56,8 @@ def _prepared(width: int, height: int) -> tuple[bytes, list[list[str]], list[str
         )
     )
     fill = _segment(0xFE, bytes(-(len(_begin("")) + len(header) + 4) % 3))
-    made = [_rows(width, height, marker) for marker in (*RESTARTS, END)]
-    return fill + header, made[:-1], made[-1]
+    rows_by_marker = [_rows(width, height, marker) for marker in (*RESTARTS, END)]
+    return fill + header, rows_by_marker[:-1], rows_by_marker[-1]
 
 
 def _begin(seed: str) -> bytes:
@@ -73,13 +73,13 @@ def _rows(width: int, height: int, marker: int) -> list[str]:
     mask = int("".join("0" * len(code) + "1" * bits for code, bits in BLOCK) * blocks, 2)
     length = blocks * sum(len(code) + bits for code, bits in BLOCK)
     random = Random(f"{width}x{height}/{marker}")
-    found = []
+    rows = []
     for _ in range(VARIANTS):
         data = (codes | (random.getrandbits(length) & mask)).to_bytes(length // 8)
         # a byte 0xFF of the data is followed by 0; more of them before a marker are skipped
         data = data.replace(b"\xff", b"\xff\0")
-        found.append(_base64(data + b"\xff" * (-(len(data) + 2) % 3) + bytes((0xFF, marker))))
-    return found
+        rows.append(_base64(data + b"\xff" * (-(len(data) + 2) % 3) + bytes((0xFF, marker))))
+    return rows
 
 
 def _segment(marker: int, *parts: bytes) -> bytes:

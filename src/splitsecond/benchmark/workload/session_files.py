@@ -92,11 +92,11 @@ def read_sessions(path: Path) -> SessionSet:
         first = next(records, None)
         if first is None:
             raise bad_session(str(path), "no session found", FORMATS)
-        found = next((form for form in _FORMATS if form.fits(first[1])), None)
-        if found is None:
-            shown = excerpt(msgspec.json.encode(first[1]))
-            raise bad_session(first[0], f"got {shown}, expected a session", FORMATS)
-        sessions, complete = _limited(found.sessions(chain([first], records)))
+        file_format = next((form for form in _FORMATS if form.fits(first[1])), None)
+        if file_format is None:
+            text = excerpt(msgspec.json.encode(first[1]))
+            raise bad_session(first[0], f"got {text}, expected a session", FORMATS)
+        sessions, complete = _limited(file_format.sessions(chain([first], records)))
     if not sessions:
         raise bad_session(str(path), "no session with a request found", FORMATS)
     cut = (
@@ -107,24 +107,24 @@ def read_sessions(path: Path) -> SessionSet:
     )
     return SessionSet(
         name=str(path),
-        format=found.name,
+        format=file_format.name,
         sessions=session_texts.with_shared_prompts(sessions),
-        note=" ".join(filter(None, (cut, found.note))),
+        note=" ".join(filter(None, (cut, file_format.note))),
     )
 
 
 def _limited(sessions: Iterable[Session]) -> tuple[list[Session], bool]:
-    kept: list[Session] = []
+    limited: list[Session] = []
     turns = size = 0
     for session in sessions:
         own = list(session.all_turns())
         turns += len(own)
         size += sum(len(turn.messages) + len(turn.answer) for turn in own) + len(session.tools)
-        if kept and (turns > MAX_TURNS or size > MAX_TEXT_BYTES):
-            return kept, False
+        if limited and (turns > MAX_TURNS or size > MAX_TEXT_BYTES):
+            return limited, False
         if own:
-            kept.append(session)
-    return kept, True
+            limited.append(session)
+    return limited, True
 
 
 def _records(path: Path) -> _Records:

@@ -51,15 +51,15 @@ class _Ours(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def ours(record: Any, place: str) -> Session:
-    found = read_record(place, record, _Ours)
-    if bool(found.shared_prompt) != bool(found.shared_tokens):
+    session = read_record(place, record, _Ours)
+    if bool(session.shared_prompt) != bool(session.shared_tokens):
         raise bad_session(place, "shared_prompt and shared_tokens need each other")
-    name = found.session or place
+    name = session.session or place
     return Session(
         id=name,
-        turns=_our_turns(found.turns, found.shared_tokens, place, ""),
-        shared_prompt=found.shared_prompt,
-        shared_tokens=found.shared_tokens,
+        turns=_our_turns(session.turns, session.shared_tokens, place, ""),
+        shared_prompt=session.shared_prompt,
+        shared_tokens=session.shared_tokens,
     )
 
 
@@ -67,13 +67,13 @@ def _our_turns(rows: Sequence[_OurTurn], shared: int, place: str, prefix: str) -
     turns: list[Turn] = []
     agents = before = 0
     for number, row in enumerate(rows, 1):
-        kept = shared if number == 1 else before if row.keeps_tokens is None else row.keeps_tokens
+        keeps = shared if number == 1 else before if row.keeps_tokens is None else row.keeps_tokens
         if number == 1 and row.keeps_tokens is not None:
             raise bad_session(place, "turn 1 has keeps_tokens, but no turn before it")
-        if kept > max(before, shared) or not kept + row.new_tokens:
+        if keeps > max(before, shared) or not keeps + row.new_tokens:
             raise bad_session(
                 place,
-                f"turn {number} keeps {kept:,} of {before:,} tokens and adds {row.new_tokens:,}",
+                f"turn {number} keeps {keeps:,} of {before:,} tokens and adds {row.new_tokens:,}",
             )
         branches = []
         for agent in row.agents:
@@ -82,13 +82,13 @@ def _our_turns(rows: Sequence[_OurTurn], shared: int, place: str, prefix: str) -
             branches.append(
                 Branch(name, _our_turns(agent.turns, 0, f"{place}: agent {name}", f"{name}."))
             )
-        earlier, before = before, kept + row.new_tokens
+        earlier, before = before, keeps + row.new_tokens
         turns.append(
             Turn(
                 input_tokens=before,
                 output_tokens=row.output_tokens,
-                shared_tokens=kept,
-                cut=row.keeps_tokens is not None and kept < earlier,
+                shared_tokens=keeps,
+                cut=row.keeps_tokens is not None and keeps < earlier,
                 wait_ns=round(row.wait_s * NS_PER_S),
                 branches=branches,
             )
@@ -154,24 +154,25 @@ class _Weka(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def weka(record: Any, place: str) -> Session:
-    found = read_record(place, record, _Weka)
-    if found.hash_id_scope != "local":
+    session = read_record(place, record, _Weka)
+    if session.hash_id_scope != "local":
         raise bad_session(
-            place, f"hash_id_scope is {found.hash_id_scope!r}, expected 'local': ids of one session"
+            place,
+            f"hash_id_scope is {session.hash_id_scope!r}, expected 'local': ids of one session",
         )
     turns: list[Turn] = []
     # begin and end of sub-agents that the next request waits for
     waiting: list[tuple[float, float, Branch]] = []
-    tips = _Tips(found.block_size, place)
+    tips = _Tips(session.block_size, place)
     ended_s = 0.0
     agents = 0
-    for row in found.requests:
+    for row in session.requests:
         if isinstance(row, _WekaAgent):
             agents += 1
             span_s = (row.duration_ms or 0) / 1000
             # some writers give the start
             begin_s = row.t - span_s if row.t - span_s > ended_s - 1 else row.t
-            inner = _Tips(found.block_size, f"{place}: agent {agents}")
+            inner = _Tips(session.block_size, f"{place}: agent {agents}")
             before_s = 0.0
             branch: list[Turn] = []
             for request in row.requests:
@@ -187,7 +188,7 @@ def weka(record: Any, place: str) -> Session:
             wait_s = max(row.t - max(end_s for _, end_s, _ in waiting), 0.0)
         turns.append(tips.turn(row, wait_s, branches))
         ended_s, waiting = row.t + (row.api_time or 0), []
-    return Session(id=found.id, turns=turns)
+    return Session(id=session.id, turns=turns)
 
 
 def _wait_s(row: _WekaRequest, ended_s: float) -> float:
@@ -303,12 +304,12 @@ class _Timed(Struct, frozen=True, gc=False):
 
 def tracelab(records: Iterator[tuple[str, Any]]) -> Iterator[Session]:
     """Return the sessions; the trace does not tell which are sub-agents of others."""
-    found: dict[str, list[_Timed]] = {}
+    by_session: dict[str, list[_Timed]] = {}
     for place, record in at_most_turns(records):
         row = read_record(place, record, _Round)
         if row.input_tokens_total:
-            found.setdefault(row.session_id, []).append(_timed(row, place))
-    for name, rows in found.items():
+            by_session.setdefault(row.session_id, []).append(_timed(row, place))
+    for name, rows in by_session.items():
         turns: list[Turn] = []
         before, ended_s = 0, 0.0
         for each in sorted(rows, key=lambda each: each.begin_s):

@@ -174,8 +174,8 @@ def _attributes(value: Any) -> Mapping[str, Any]:
     """Return the attributes of a span; in OTLP they are a list of keys and typed values."""
     if isinstance(value, dict):
         return value
-    found = {}
+    attributes = {}
     for each in value if isinstance(value, list) else ():
         if isinstance(each, dict) and isinstance(inner := each.get("value"), dict):
-            found[str(each.get("key"))] = next(iter(inner.values()), None)
-    return found
+            attributes[str(each.get("key"))] = next(iter(inner.values()), None)
+    return attributes

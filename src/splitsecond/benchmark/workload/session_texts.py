@@ -48,11 +48,15 @@ class _List(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def messages(record: Any, place: str) -> Session:
-    found = read_record(place, {"messages": record} if isinstance(record, list) else record, _List)
-    name = (
-        found.session_id or found.conversation_id or (place if found.id is None else str(found.id))
+    conversation = read_record(
+        place, {"messages": record} if isinstance(record, list) else record, _List
     )
-    return _session(name, [(each, 0) for each in found.messages], found.tools, place)
+    name = (
+        conversation.session_id
+        or conversation.conversation_id
+        or (place if conversation.id is None else str(conversation.id))
+    )
+    return _session(name, [(each, 0) for each in conversation.messages], conversation.tools, place)
 
 
 class _ShareGpt(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -73,9 +77,9 @@ _ROLES: dict[str, Literal["user", "assistant", "system"]] = {
 
 
 def share_gpt(record: Any, place: str) -> Session:
-    found = read_record(place, record, _ShareGpt)
-    listed = [_Message(role="system", content=found.system)] if found.system else []
-    for turn in found.conversations:
+    conversation = read_record(place, record, _ShareGpt)
+    listed = [_Message(role="system", content=conversation.system)] if conversation.system else []
+    for turn in conversation.conversations:
         role = _ROLES.get(turn.speaker)
         if role is None:
             raise bad_session(
@@ -84,7 +88,10 @@ def share_gpt(record: Any, place: str) -> Session:
         if turn.text:
             listed.append(_Message(role=role, content=turn.text))
     return _session(
-        place if found.id is None else str(found.id), [(each, 0) for each in listed], None, place
+        place if conversation.id is None else str(conversation.id),
+        [(each, 0) for each in listed],
+        None,
+        place,
     )
 
 
@@ -158,7 +165,7 @@ def with_shared_prompts(sessions: Sequence[Session]) -> list[Session]:
     shared."""
     openings = {session.id: _opening(session) for session in sessions if session.turns[0].messages}
     counts = Counter(openings.values())
-    found = []
+    marked = []
     for session in sessions:
         opening = openings.get(session.id, "")
         if opening and counts[opening] > 1:
@@ -168,8 +175,8 @@ def with_shared_prompts(sessions: Sequence[Session]) -> list[Session]:
             session = replace(
                 session, turns=[first, *session.turns[1:]], shared_prompt=name, shared_tokens=tokens
             )
-        found.append(session)
-    return found
+        marked.append(session)
+    return marked
 
 
 def _opening(session: Session) -> str:

@@ -175,11 +175,11 @@ def distributions(of: SessionSet) -> dict[str, dict[str, float]]:
 
 def _quantiles(values: Sequence[float]) -> dict[str, float]:
     ordered = sorted(values) or [0.0]
-    found = {
+    quantiles = {
         f"p{share}": ordered[min(len(ordered) * share // 100, len(ordered) - 1)]
         for share in (5, 50, 90, 95)
     }
-    return found | {"mean": sum(ordered) / len(ordered)}
+    return quantiles | {"mean": sum(ordered) / len(ordered)}
 
 
 def _all_turns(turns: Sequence[Turn]) -> Iterator[Turn]:

@@ -87,21 +87,21 @@ def _agent(random: Random) -> list[Turn]:
     ]
     for _ in range(round(_at(_NORMAL.cdf(count), TURNS)) - 1):
         before = turns[-1]
-        kept, total = (
+        shared, total = (
             before.input_tokens,
             before.input_tokens + before.output_tokens + _int(random, ADDED),
         )
         changed = random.random() < CHANGED
         if changed:
-            kept = round(kept * min(_drawn(random, KEPT), 0.99))
-            total = max(round(before.input_tokens * _drawn(random, RESIZED)), kept + 1)
+            shared = round(shared * min(_drawn(random, KEPT), 0.99))
+            total = max(round(before.input_tokens * _drawn(random, RESIZED)), shared + 1)
         if total > CONTEXT:
             break
         turns.append(
             Turn(
                 input_tokens=total,
                 output_tokens=_int(random, ANSWER),
-                shared_tokens=kept,
+                shared_tokens=shared,
                 cut=changed,
                 wait_ns=round(_drawn(random, WAIT_S) * NS_PER_S),
                 branches=_agents(random, len(turns)) if random.random() < WITH_AGENTS else [],
@@ -138,15 +138,15 @@ def _agents(random: Random, after: int) -> list[Branch]:
 def _chat(random: Random) -> list[Turn]:
     turns: list[Turn] = []
     while not turns or random.random() < 1 - 1 / CHAT_TURNS:
-        kept = turns[-1].input_tokens if turns else 0
+        shared = turns[-1].input_tokens if turns else 0
         added = _log_normal(random, CHAT_PROMPT, CHAT_SPREAD) + (
             turns[-1].output_tokens if turns else 0
         )
         turns.append(
             Turn(
-                input_tokens=kept + added,
+                input_tokens=shared + added,
                 output_tokens=_log_normal(random, CHAT_ANSWER, CHAT_ANSWER_SPREAD),
-                shared_tokens=kept,
+                shared_tokens=shared,
                 wait_ns=round(random.expovariate(1 / CHAT_WAIT_S) * NS_PER_S) if turns else 0,
             )
         )

@@ -116,20 +116,20 @@ def read_trace(
     times_ns: list[int] = []
     left_out = blocks = 0
     form, lines = _begun(path)
-    for place, found, at_ns in _timed_requests(form, lines):
-        if requests and (found.input_tokens is None) != (requests[0].input_tokens is None):
+    for place, request, at_ns in _timed_requests(form, lines):
+        if requests and (request.input_tokens is None) != (requests[0].input_tokens is None):
             _refuse(
                 f"{place}: only some lines have lengths", "Give lengths in all lines or in none."
             )
         due_ns = round(at_ns * time_scale)
         if duration_s is not None and due_ns > duration_s * NS_PER_S:
             break
-        if found.output_tokens == 0:
+        if request.output_tokens == 0:
             left_out += 1
             continue
-        requests.append(replace(found, due_ns=due_ns))
+        requests.append(replace(request, due_ns=due_ns))
         times_ns.append(at_ns)
-        blocks += len(found.hash_ids)
+        blocks += len(request.hash_ids)
         _check_size(path, len(requests), blocks)
         if len(requests) == most:
             break
@@ -173,17 +173,17 @@ def _timed_requests(form: "_Format", lines: Lines) -> Iterator[tuple[str, Traced
     begun_ns: int | None = 0 if form is _SECONDS else None
     before_ns = 0
     for place, line in lines:
-        found = form.request(line, place)
+        request = form.request(line, place)
         if begun_ns is None:
-            begun_ns = found.due_ns
-        at_ns = found.due_ns - begun_ns
+            begun_ns = request.due_ns
+        at_ns = request.due_ns - begun_ns
         if at_ns < before_ns:
             _refuse(
                 f"{place}: the timestamp is earlier than that of the line before",
                 "Sort the file by time.",
             )
         before_ns = at_ns
-        yield place, found, at_ns
+        yield place, request, at_ns
 
 
 def _check_size(path: Path, requests: int, blocks: int) -> None:
@@ -338,31 +338,31 @@ def _read(line: str, place: str, shape: type[T], expected: str) -> T:
 
 
 def _ours(line: str, place: str) -> TracedRequest:
-    found = _read(line, place, _Ours, 'a JSON object with "timestamp" in seconds')
-    prompt, answer = found.input_tokens, found.output_tokens
+    row = _read(line, place, _Ours, 'a JSON object with "timestamp" in seconds')
+    prompt, answer = row.input_tokens, row.output_tokens
     if (prompt is None) != (answer is None):
         _wrong(place, line, "both input_tokens and output_tokens, or neither")
-    _check_blocks(found.hash_ids, prompt or 0, BLOCK_TOKENS, line, place)
-    return TracedRequest(round(found.timestamp * NS_PER_S), prompt, answer, found.hash_ids)
+    _check_blocks(row.hash_ids, prompt or 0, BLOCK_TOKENS, line, place)
+    return TracedRequest(round(row.timestamp * NS_PER_S), prompt, answer, row.hash_ids)
 
 
 def _mooncake(line: str, place: str) -> TracedRequest:
     expected = "timestamp in milliseconds, input_length and output_length"
-    found = _read(line, place, _Mooncake, expected)
-    prompt, answer = found.input_length, found.output_length
-    _check_blocks(found.hash_ids, prompt, BLOCK_TOKENS, line, place)
-    return TracedRequest(round(found.timestamp * NS_PER_MS), prompt, answer, found.hash_ids)
+    row = _read(line, place, _Mooncake, expected)
+    prompt, answer = row.input_length, row.output_length
+    _check_blocks(row.hash_ids, prompt, BLOCK_TOKENS, line, place)
+    return TracedRequest(round(row.timestamp * NS_PER_MS), prompt, answer, row.hash_ids)
 
 
 def _bailian(line: str, place: str) -> TracedRequest:
     expected = "timestamp in seconds, input_length, output_length and chat_id"
-    found = _read(line, place, _Bailian, expected)
-    prompt, answer = found.input_length, found.output_length
-    _check_blocks(found.hash_ids, prompt, BAILIAN_BLOCK_TOKENS, line, place)
+    row = _read(line, place, _Bailian, expected)
+    prompt, answer = row.input_length, row.output_length
+    _check_blocks(row.hash_ids, prompt, BAILIAN_BLOCK_TOKENS, line, place)
     size = BLOCK_TOKENS // BAILIAN_BLOCK_TOKENS
-    whole = range(0, len(found.hash_ids) - size + 1, size)
-    ids = [_block_id(found.hash_ids[at : at + size]) for at in whole]
-    return TracedRequest(round(found.timestamp * NS_PER_S), prompt, answer, ids)
+    whole = range(0, len(row.hash_ids) - size + 1, size)
+    ids = [_block_id(row.hash_ids[at : at + size]) for at in whole]
+    return TracedRequest(round(row.timestamp * NS_PER_S), prompt, answer, ids)
 
 
 def _block_id(small: Sequence[int]) -> int:

@@ -80,7 +80,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         variant = self.variants.get(target.rpartition(SEPARATOR)[2])
         if variant is None:
             return self, input_tokens
-        found = replace(
+        workload = replace(
             self,
             output_tokens=variant.output_tokens or self.output_tokens,
             images=variant.images or self.images,
@@ -88,7 +88,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             extra=self.extra | ({"reasoning_effort": variant.effort} if variant.effort else {}),
             variants={},
         )
-        return found, variant.input_tokens
+        return workload, variant.input_tokens
 
     @property
     def inputs(self) -> int:
@@ -135,16 +135,16 @@ class Composer:
             }
             output_tokens = request.output_tokens
         elif workload.synthetic:
-            asked: Any = self._question(call) if workload.questions else self._user
+            content: Any = self._question(call) if workload.questions else self._user
             if workload.images:
-                asked = [
-                    {"type": "text", "text": asked},
+                content = [
+                    {"type": "text", "text": content},
                     *image_parts(workload.images, f"{workload.run}/{call}"),
                 ]
             body = {
                 "messages": [
                     {"role": "system", "content": nonce + self._system},
-                    {"role": "user", "content": asked},
+                    {"role": "user", "content": content},
                 ]
             }
         else:

@@ -83,15 +83,17 @@ def batch(
 
         with Interruption() as stop:
             with progress.shown(len(session.items)):
-                found = stop.run(run(), first=session.interrupt, loop_factory=uvloop.new_event_loop)
-            write_json(found, json)
-            for line, look in throughput_lines(found):
+                throughput = stop.run(
+                    run(), first=session.interrupt, loop_factory=uvloop.new_event_loop
+                )
+            write_json(throughput, json)
+            for line, look in throughput_lines(throughput):
                 console.print(line, style=look, markup=False, highlight=False, soft_wrap=True)
-            for path in [session.path, *([session.refused_path] if found.refused else [])]:
+            for path in [session.path, *([session.refused_path] if throughput.refused else [])]:
                 console.print(
                     str(path), style="cyan", markup=False, highlight=False, soft_wrap=True
                 )
     if stop.code:
         raise typer.Exit(stop.code)
-    if found.refused or found.left:
+    if throughput.refused or throughput.left:
         raise typer.Exit(1)

@@ -110,8 +110,10 @@ def cost(
     ledger.add_stated(stated)
     rows, total = ledger.rows(span_s), ledger.total(span_s)
     monthly = per_month(total.usd + total.rented_usd, span_s)
-    found = logged_speed_and_price(measured, {row.name: row.usd_per_million for row in rows})
-    statements = speed_and_price_statements(found)
+    speed_and_price = logged_speed_and_price(
+        measured, {row.name: row.usd_per_million for row in rows}
+    )
+    statements = speed_and_price_statements(speed_and_price)
     # 0 USD would be wrong if the calls have no known price
     outlook = _outlook(monthly, span_s) if monthly or not total.unpriced else ""
     notes = [
@@ -133,7 +135,7 @@ def cost(
             "total": total,
             "stated": comparison.statements(),
             "span_s": span_s, "usd_per_30_days": monthly, "rows": rows,
-            "speed_and_price": found, "statements": full(statements),
+            "speed_and_price": speed_and_price, "statements": full(statements),
         },
         lambda: rows,
         show,
@@ -142,7 +144,7 @@ def cost(
         page = render_cost(
             rows,
             total,
-            found,
+            speed_and_price,
             [*full(statements), *comparison.statements()],
             by=by,
             period=logged.words,
@@ -150,7 +152,7 @@ def cost(
         )
         write_file(page.encode(), html, "--html")
     if png:
-        write_file(cost_png(found), png, "--png")
+        write_file(cost_png(speed_and_price), png, "--png")
 
 
 def _outlook(monthly: float, span_s: float) -> str:
@@ -169,14 +171,14 @@ def _cost_of_calls(runs: Sequence[Path], calls: str, output: Output) -> None:
         )
     a_day = calls_per_day(calls)
     rows = [row for path in runs for row in recompute(path)[0].conditions]
-    found = call_costs(rows, a_day)
+    costs = call_costs(rows, a_day)
     schema = {
         "schema": CALLS_SCHEMA,
         "runs": list(map(str, runs)),
         "calls_per_day": a_day,
-        "targets": found,
+        "targets": costs,
     }
-    output.show(schema, lambda: found, partial(call_costs_table, found, calls))
+    output.show(schema, lambda: costs, partial(call_costs_table, costs, calls))
 
 
 def _read(

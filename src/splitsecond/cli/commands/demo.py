@@ -45,14 +45,14 @@ def demo(
         side_by_side=True,
         slo=USE,
     )
-    shown = {
+    options = {
         "requests": REQUESTS,
         "output_tokens": OUTPUT_TOKENS,
         "quick": True,
         "side_by_side": True,
         "slo": USE,
     }
-    recorded = Recorded(command=["splitsecond", *sys.argv[1:]], settings=shown)
+    recorded = Recorded(command=["splitsecond", *sys.argv[1:]], settings=options)
     with ExitStack() as started:
         code = measure(bench_job(settings, started, recorded), Output(folder=out, json=json))
     raise typer.Exit(code)

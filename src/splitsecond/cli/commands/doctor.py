@@ -76,11 +76,11 @@ def doctor(
     check_json(json)
     settings = RunSettings(clock=clock)
     settings.check()
-    named = [*map(option_values.full_address, targets or [])]
-    names = [each for each in named if "://" not in each]
-    urls = [*(base_url or []), *(each for each in named if "://" in each)]
+    addresses = [*map(option_values.full_address, targets or [])]
+    names = [each for each in addresses if "://" not in each]
+    urls = [*(base_url or []), *(each for each in addresses if "://" in each)]
     servers = option_values.servers(urls, model, api_key_env=api_key_env, api_format=api_format)
-    asked = sorted(WHOLE_NUMBERS.read(levels, "--levels"))
+    stream_counts = sorted(WHOLE_NUMBERS.read(levels, "--levels"))
     console = Console(stderr=json == "-")
     result: dict[str, object] = {}
     healthy = True
@@ -100,7 +100,7 @@ def doctor(
         ]
         healthy &= not any(check.fault for check in checks)
     if not result:
-        accuracy = _measure(asked, settings.arrival_clock)
+        accuracy = _measure(stream_counts, settings.arrival_clock)
         accuracy_table(accuracy, console)
         result["instrument"] = accuracy
         healthy &= accuracy[0].trusted
@@ -136,18 +136,18 @@ def _sending() -> Summary:
 
 
 def _try_targets(names: list[str], servers: list[Server]) -> list[TargetCheck]:
-    found: list[TargetCheck] = []
-    wanted: list[tuple[str, list[str], list[Server]]] = [(name, [name], []) for name in names]
-    wanted += [(server.name or server.base_url, [], [server]) for server in servers]
+    checks: list[TargetCheck] = []
+    candidates: list[tuple[str, list[str], list[Server]]] = [(name, [name], []) for name in names]
+    candidates += [(server.name or server.base_url, [], [server]) for server in servers]
     with ExitStack() as started:
-        for name, listed, own in wanted:
+        for name, listed, own in candidates:
             try:
                 specs = resolve(listed, own, LocalServers(started))
             except CallerFault as fault:  # the others may work
-                found.append(TargetCheck(name, fault=str(fault)))
+                checks.append(TargetCheck(name, fault=str(fault)))
             else:
-                found += [asyncio.run(_try(spec)) for spec in specs.values()]
-    return found
+                checks += [asyncio.run(_try(spec)) for spec in specs.values()]
+    return checks
 
 
 async def _try(spec: TargetSpec) -> TargetCheck:

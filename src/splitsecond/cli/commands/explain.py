@@ -60,14 +60,14 @@ def explain(
     check_json(json)
     settings = ConfigSource(config_file(config), os.environ, policies=policies).load()
     prompt = prompt or PROMPT
-    found = _asked(gateway_address(settings, url), route, prompt, api_key_env)
-    if found is None and url:
+    explained = _asked(gateway_address(settings, url), route, prompt, api_key_env)
+    if explained is None and url:
         raise CallerFault(f"no gateway answers at {url}", kind="no_gateway")
-    if found is None:
-        found = asyncio.run(explained_by_history(settings, route, prompt, say=say))
+    if explained is None:
+        explained = asyncio.run(explained_by_history(settings, route, prompt, say=say))
     own = settings.policies.policies() if settings.policies else {}
-    _show(found, own, Console(stderr=json == "-"))
-    write_json(found, json)
+    _show(explained, own, Console(stderr=json == "-"))
+    write_json(explained, json)
 
 
 def _asked(address: str, route: str, prompt: str, key_env: str) -> Explained | None:
@@ -81,7 +81,7 @@ def _asked(address: str, route: str, prompt: str, key_env: str) -> Explained | N
         raise not_a_gateway(address) from None
 
 
-def _show(found: Explained, policies: Mapping[str, Policy], console: Console) -> None:
+def _show(explained: Explained, policies: Mapping[str, Policy], console: Console) -> None:
     def say(line: str = "", style: str = "") -> None:
         console.print(line, style=style, highlight=False, markup=False, soft_wrap=True)
 
@@ -90,22 +90,24 @@ def _show(found: Explained, policies: Mapping[str, Policy], console: Console) ->
         if why := choice.refused or choice.why:
             say(" " * indent + why)
 
-    say(found.route, "bold")
-    for line in _policy(found, policies):
+    say(explained.route, "bold")
+    for line in _policy(explained, policies):
         say(line)
-    sampled = any(choice.odds is None and choice.calls < found.calls for choice in found.choices)
-    how = f" (~: of {found.calls} sampled calls)" if sampled else ""
-    say(f"\nNow, according to {found.source}{how}:")
-    for choice in found.choices:
-        part = percent(choice.calls / found.calls if choice.odds is None else choice.odds)
+    sampled = any(
+        choice.odds is None and choice.calls < explained.calls for choice in explained.choices
+    )
+    how = f" (~: of {explained.calls} sampled calls)" if sampled else ""
+    say(f"\nNow, according to {explained.source}{how}:")
+    for choice in explained.choices:
+        part = percent(choice.calls / explained.calls if choice.odds is None else choice.odds)
         part = f"~{part}" if sampled else part
         say_choice(f"{part:>6}", choice, 8)
-    if found.sessions:
+    if explained.sessions:
         say("\nThe next turns of the latest sessions:")
-    for choice in found.sessions:
+    for choice in explained.sessions:
         say_choice("", choice, 4)
     say("\nTargets:")
-    for each in found.targets:
+    for each in explained.targets:
         say(f"  {each.status.target}", "bold")
         state, reason = each.status.state, each.status.reason
         words = reason if reason.startswith(state) else ": ".join(filter(None, (state, reason)))
@@ -113,11 +115,11 @@ def _show(found: Explained, policies: Mapping[str, Policy], console: Console) ->
         say(f"    {', '.join(_figures(each))}")
 
 
-def _policy(found: Explained, policies: Mapping[str, Policy]) -> list[str]:
+def _policy(explained: Explained, policies: Mapping[str, Policy]) -> list[str]:
     try:
-        return tree(parse(found.policy, policies), 1)
+        return tree(parse(explained.policy, policies), 1)
     except CallerFault:  # it names policies that only the gateway knows
-        return [f"  {found.policy}"]
+        return [f"  {explained.policy}"]
 
 
 def _figures(each: TargetExplained) -> list[str]:

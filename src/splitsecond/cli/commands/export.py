@@ -33,21 +33,21 @@ def export(
     of which the log has deleted calls. Needs DuckDB: pip install duckdb.
     """
     check_json(json)
-    found = LoggedTraffic(log, config, days).export(parquet)
+    saved = LoggedTraffic(log, config, days).export(parquet)
     write_json(
-        {"schema": "splitsecond.export/1", "folder": str(parquet), "result": to_builtins(found)},
+        {"schema": "splitsecond.export/1", "folder": str(parquet), "result": to_builtins(saved)},
         json,
     )
     console = Console(stderr=json == "-")
-    kept = (
-        f" Kept {counted_as(found.kept, 'day')} that the folder has with more calls."
-        if found.kept
+    kept_days = (
+        f" Kept {counted_as(saved.kept, 'day')} that the folder has with more calls."
+        if saved.kept
         else ""
     )
-    calls, attempts = counted_as(found.calls, "call"), counted_as(found.attempts, "attempt")
+    calls, attempts = counted_as(saved.calls, "call"), counted_as(saved.attempts, "attempt")
     console.print(
-        f"{calls} and {attempts} of {counted_as(found.days, 'day')}: {found.bytes / 1e6:,.1f} MB "
-        f"in {parquet}.{kept}",
+        f"{calls} and {attempts} of {counted_as(saved.days, 'day')}: {saved.bytes / 1e6:,.1f} MB "
+        f"in {parquet}.{kept_days}",
         markup=False,
         highlight=False,
         soft_wrap=True,

@@ -53,54 +53,62 @@ def import_(
     check_json(json)
     mapped = parse_map(columns)
     screen = Console(stderr=True)
-    shown = (*Progress.get_default_columns()[:2], TimeElapsedColumn())
-    with Progress(*shown, console=screen, transient=True, disable=not screen.is_terminal) as bar:
+    bar_columns = (*Progress.get_default_columns()[:2], TimeElapsedColumn())
+    with Progress(
+        *bar_columns, console=screen, transient=True, disable=not screen.is_terminal
+    ) as bar:
         task = bar.add_task("importing", total=None)
         url = log if "://" in log else f"sqlite:///{log}"
-        found = import_log(
+        outcome = import_log(
             file,
             url,
             mapped,
             provider,
             lambda line: bar.update(task, description=f"importing, {line:,} lines read"),
         )
-    write_json({"schema": "splitsecond.import/1", "file": str(file), "result": found}, json)
-    for reason in found.reasons:
+    write_json({"schema": "splitsecond.import/1", "file": str(file), "result": outcome}, json)
+    for reason in outcome.reasons:
         screen.print(
             f"refused {reason}", style="red", markup=False, highlight=False, soft_wrap=True
         )
-    if found.refused > len(found.reasons):
-        more = counted_as(found.refused - len(found.reasons), "more line was", "more lines were")
+    if outcome.refused > len(outcome.reasons):
+        more = counted_as(
+            outcome.refused - len(outcome.reasons), "more line was", "more lines were"
+        )
         screen.print(f"{more} refused", style="red", highlight=False)
-    if not found.written and not found.present:
+    if not outcome.written and not outcome.present:
         raise CallerFault(f"{file} has no call that can be imported", kind="bad_import")
     console = Console(stderr=json == "-")
     counts = {
-        "already in the log": found.present,
-        "not calls of a provider": found.skipped,
-        "refused": found.refused,
+        "already in the log": outcome.present,
+        "not calls of a provider": outcome.skipped,
+        "refused": outcome.refused,
     }
     rest = "".join(f", {count:,} {words}" for words, count in counts.items() if count)
-    imported = f"{counted_as(found.written, 'call')} imported"
-    console.print(f"Read as {found.title}: {imported}{rest}.", markup=False, highlight=False)
-    console.print(_days(found), markup=False, highlight=False)
-    if found.ignored:
+    imported = f"{counted_as(outcome.written, 'call')} imported"
+    console.print(f"Read as {outcome.title}: {imported}{rest}.", markup=False, highlight=False)
+    console.print(_days(outcome), markup=False, highlight=False)
+    if outcome.ignored:
         console.print(
-            f"Columns not used: {', '.join(found.ignored)}.",
+            f"Columns not used: {', '.join(outcome.ignored)}.",
             style="dim",
             markup=False,
             highlight=False,
         )
 
 
-def _days(found: Imported) -> str:
+def _days(outcome: Imported) -> str:
     """Return which days the file has, what it states that they cost, and how to see them if they
     are older than what `speed` and `cost` show."""
-    days = counted_as(found.days, "day")
-    period = found.first if found.first == found.last else f"{found.first} to {found.last}"
-    stated = (
-        "" if found.stated_usd is None else f"; the file states a cost of {usd(found.stated_usd)}"
+    days = counted_as(outcome.days, "day")
+    period = (
+        outcome.first if outcome.first == outcome.last else f"{outcome.first} to {outcome.last}"
     )
-    old = (clock.wall_time().date() - date.fromisoformat(found.first)).days + 1
+    stated = (
+        ""
+        if outcome.stated_usd is None
+        else f"; the file states a cost of {usd(outcome.stated_usd)}"
+    )
+    old = (clock.wall_time().date() - date.fromisoformat(outcome.first)).days + 1
     hint = f" To see all of it: --days {old}." if old > DAYS else ""
     return f"Its calls are of {days}, {period} (UTC){stated}.{hint}"

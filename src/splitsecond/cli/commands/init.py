@@ -180,8 +180,8 @@ def _asked_port(default: int) -> int:
             raise typer.BadParameter(f"got {text}, expected a number from 1 to {MAX_PORT:,}")
         return int(text)
 
-    found: int = typer.prompt("Port", default=str(default), value_proc=port)
-    return found
+    answer: int = typer.prompt("Port", default=str(default), value_proc=port)
+    return answer
 
 
 def _asked_targets(targets: list[str]) -> list[str]:
@@ -197,24 +197,24 @@ def _asked_targets(targets: list[str]) -> list[str]:
             )
         return [targets[int(each) - 1] for each in dict.fromkeys(numbers)]
 
-    found: list[str] = typer.prompt(
+    answer: list[str] = typer.prompt(
         "Targets in the order in which to try them", default=every, value_proc=chosen
     )
-    return found
+    return answer
 
 
 def _asked_route(default: str) -> str:
-    def named(text: str) -> str:
+    def route_name(text: str) -> str:
         if not NAME.fullmatch(text):
             raise typer.BadParameter(
                 f"got {text}, expected letters, digits, dots and dashes, at most 64"
             )
         return text
 
-    found: str = typer.prompt(
-        "Name that clients give as the model", default=default, value_proc=named
+    answer: str = typer.prompt(
+        "Name that clients give as the model", default=default, value_proc=route_name
     )
-    return found
+    return answer
 
 
 def _write_key(path: Path) -> None:

@@ -127,11 +127,11 @@ def key(
         if isinstance(limit, float) and not math.isfinite(limit):
             flag = f"--{name.replace('_', '-')}"
             raise CallerFault(f"{flag} is {limit:g}, expected a finite amount", kind="bad_option")
-    given = {name: _plain(value) for name, value in settings.items() if value is not None}
+    options = {name: _plain(value) for name, value in settings.items() if value is not None}
     if action == "add":
-        _add(path, client, given)
-    elif given:
-        option = next(iter(given)).replace("_", "-").removesuffix("s")
+        _add(path, client, options)
+    elif options:
+        option = next(iter(options)).replace("_", "-").removesuffix("s")
         raise CallerFault(f"--{option} is for key add", kind="bad_option")
     elif action == "rotate":
         _rotate(path, client, overlap)
@@ -145,8 +145,8 @@ def _plain(value: Any) -> Any:
 
 def _add(path: Path, client: str, settings: dict[str, Any]) -> None:
     text = key_files.read_text(path)
-    known = [each.get("name") for each in key_editing.entries(text) if isinstance(each, dict)]
-    if client in known:
+    clients = [each.get("name") for each in key_editing.entries(text) if isinstance(each, dict)]
+    if client in clients:
         raise CallerFault(
             f"there is a client {client} already",
             kind="bad_option",
@@ -159,7 +159,7 @@ def _add(path: Path, client: str, settings: dict[str, Any]) -> None:
             text, {"name": client, "key": reference, **settings}
         ),
     )
-    if not known:
+    if not clients:
         typer.echo("From now on, every request to the gateway needs a key.")
 
 
@@ -198,9 +198,9 @@ def _remove(path: Path, client: str) -> None:
     text = key_files.read_text(path)
     _write(path, key_editing.without_key(text, client))
     entries = [each for each in key_editing.entries(text) if isinstance(each, dict)]
-    found = next(each for each in entries if each.get("name") == client)
+    removed = next(each for each in entries if each.get("name") == client)
     typer.echo(f"Wrote {path}. {printable(client)} has no access any more.")
-    keys = [found, *(found.get("former_keys") or [])]
+    keys = [removed, *(removed.get("former_keys") or [])]
     references = [str(each.get("key")) for each in keys if isinstance(each, dict)]
     files = [each.removeprefix("file:") for each in references if each.startswith("file:")]
     if files:
@@ -219,14 +219,14 @@ def _write(path: Path, text: str) -> None:
 
 def _list(path: Path, json: str) -> None:
     text = key_files.read_text(path)
-    found = [
+    keys = [
         shaped(f"keys[{number}]", entry, KeyConfig)
         for number, entry in enumerate(key_editing.entries(text))
     ]
-    write_json(found, json)
+    write_json(keys, json)
     if json == "-":
         return
-    if not found:
+    if not keys:
         typer.echo(f"{path} has no keys: everyone on this machine may use the gateway.")
         return
     # it imports numpy, which the other actions do not need
@@ -236,7 +236,7 @@ def _list(path: Path, json: str) -> None:
     for heading in ("client", "team", "routes", "limits", "its key", "former keys"):
         # users copy the name of the variable, or the path
         table.add_column(heading, no_wrap=heading == "its key")
-    for each in found:
+    for each in keys:
         former = [_until(old.until) for old in each.former_keys]
         cells = [each.name, each.team or "", ", ".join(each.routes), _limits(each), each.key]
         table.add_row(*(Text(printable(cell)) for cell in (*cells, ", ".join(former))))

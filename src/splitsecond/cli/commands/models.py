@@ -45,14 +45,14 @@ def models(
     """
     check_json(json)
     if words:
-        found = search(words)
+        entries = search(words)
     else:
-        found = [
+        entries = [
             entry for name in names() for entry in entries_of(provider(name), everything=False)
         ]
-    write_json(found, json)
+    write_json(entries, json)
     if json != "-":
-        show(found, " ".join(words or ()))
+        show(entries, " ".join(words or ()))
 
 
 FEWER = ("price of", "mix", "cached", "context")
@@ -87,7 +87,7 @@ class ModelEntry(Struct, frozen=True, kw_only=True):
 def entries_of(of: Provider, *, everything: bool) -> list[ModelEntry]:
     """Return a provider's models: `everything` that is known, or only those with a published
     speed."""
-    known = (
+    models_of = (
         provider_models(of)
         if everything or any(model.speeds for model in of.models.values())
         else {}
@@ -107,30 +107,30 @@ def entries_of(of: Provider, *, everything: bool) -> list[ModelEntry]:
                 if (factor := tier.factor(name)) is not None
             },
         )
-        for name, model in known.items()
+        for name, model in models_of.items()
         if everything or model.speeds
     ]
 
 
-def show(found: Sequence[ModelEntry], asked: str) -> None:
+def show(entries: Sequence[ModelEntry], query: str) -> None:
     console = Console()
-    if not found:
+    if not entries:
         console.print(
-            f"The catalogue lists no model of {asked}, but every model can be called.",
+            f"The catalogue lists no model of {query}, but every model can be called.",
             markup=False,
             highlight=False,
         )
         return
-    console.print(_fitting(found, console))
-    sources = list(dict.fromkeys(speed.source for entry in found for speed in entry.published))
-    for line in _published(found, sources):
+    console.print(_fitting(entries, console))
+    sources = list(dict.fromkeys(speed.source for entry in entries for speed in entry.published))
+    for line in _published(entries, sources):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-    for line in _notes(found, sources):
+    for line in _notes(entries, sources):
         console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
 
 
-def _published(found: Sequence[ModelEntry], sources: list[str]) -> Iterator[str]:
-    for entry in found:
+def _published(entries: Sequence[ModelEntry], sources: list[str]) -> Iterator[str]:
+    for entry in entries:
         if entry.published:
             yield f"Published speed of {entry.target}:"
         for speed in entry.published:
@@ -143,7 +143,7 @@ def _published(found: Sequence[ModelEntry], sources: list[str]) -> Iterator[str]
             yield f"  {text}, {speed.date} [{sources.index(speed.source) + 1}]"
 
 
-def _notes(found: Sequence[ModelEntry], sources: list[str]) -> Iterator[str]:
+def _notes(entries: Sequence[ModelEntry], sources: list[str]) -> Iterator[str]:
     for number, source in enumerate(sources, 1):
         yield f"[{number}] {source}"
     if sources:
@@ -152,12 +152,12 @@ def _notes(found: Sequence[ModelEntry], sources: list[str]) -> Iterator[str]:
             "those of their date."
         )
     days = dict.fromkeys(
-        f"{entry.price.source}, {entry.price.as_of}" for entry in found if entry.price
+        f"{entry.price.source}, {entry.price.as_of}" for entry in entries if entry.price
     )
     if days:
         yield f"Prices in US dollars per million tokens: {'; '.join(days)}."
         yield "mix: three input tokens for each output token. +: more for long prompts."
-    if tiered := next((entry for entry in found if entry.tiers), None):
+    if tiered := next((entry for entry in entries if entry.tiers), None):
         examples = ", ".join(f"{tiered.target}@{name}" for name in sorted(tiered.tiers))
         yield (
             f"Speed tiers are targets: {examples}. Their prices: splitsecond providers "
@@ -165,27 +165,27 @@ def _notes(found: Sequence[ModelEntry], sources: list[str]) -> Iterator[str]:
         )
 
 
-def _fitting(found: Sequence[ModelEntry], console: Console) -> Table:
-    longest = max(len(entry.target) for entry in found)
+def _fitting(entries: Sequence[ModelEntry], console: Console) -> Table:
+    longest = max(len(entry.target) for entry in entries)
     for left_out in range(len(FEWER) + 1):
-        others = console.measure(_table(found, FEWER[:left_out], 0)).maximum
+        others = console.measure(_table(entries, FEWER[:left_out], 0)).maximum
         if console.width - others >= min(longest, MIN_NAME):
             break
-    return _table(found, FEWER[:left_out], max(console.width - others, SHORTEST_NAME))
+    return _table(entries, FEWER[:left_out], max(console.width - others, SHORTEST_NAME))
 
 
-def _table(found: Sequence[ModelEntry], left_out: Sequence[str], name_width: int) -> Table:
+def _table(entries: Sequence[ModelEntry], left_out: Sequence[str], name_width: int) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("target" if name_width else "", overflow="fold", max_width=name_width)
     today = clock.wall_time().date().isoformat()
     cells = [
         (_tokens(each.context_tokens), *_rates(each.price), each.price.as_of if each.price else "")
-        for each in found
+        for each in entries
     ]
     headings = ("context", "in $/M", "cached", "out $/M", "mix", "price of")
     columns = dict(zip(headings, zip(*cells, strict=True), strict=True))
     shown = add_columns(table, columns, set(left_out))
-    for entry, *row in zip(found, *shown, strict=True):
+    for entry, *row in zip(entries, *shown, strict=True):
         name = Text(broken(entry.target, name_width) if name_width else "")
         if name_width and (end := _end(entry, today)):
             name.append(f"\n{end}", "dim")
@@ -275,9 +275,9 @@ def _plain(name: str) -> str:
     return _MARKS.sub("", name.lower())
 
 
-def _meant(words: Sequence[str], known: Sequence[ModelEntry]) -> str:
-    asked = [part for word in words for part in word.lower().split("/") if part]
-    names_of = [entry.target.lower().partition("/")[2] for entry in known]
+def _meant(words: Sequence[str], entries: Sequence[ModelEntry]) -> str:
+    query_parts = [part for word in words for part in word.lower().split("/") if part]
+    names_of = [entry.target.lower().partition("/")[2] for entry in entries]
     parts = {part for name in names_of for part in (name, *re.split(r"[/:@-]", name))}
     parts |= {
         each
@@ -285,9 +285,9 @@ def _meant(words: Sequence[str], known: Sequence[ModelEntry]) -> str:
         for each in (name, *(f"{name}-{region}" for region in provider(name).regions))
     }
     near = [
-        found
-        for word in asked
-        if not any(_has(entry.target, [word]) for entry in known)
-        for found in difflib.get_close_matches(word, sorted(parts), n=3, cutoff=LIKE)
+        similar
+        for word in query_parts
+        if not any(_has(entry.target, [word]) for entry in entries)
+        for similar in difflib.get_close_matches(word, sorted(parts), n=3, cutoff=LIKE)
     ]
     return f"Did you mean {' or '.join(dict.fromkeys(near))}? {_ANY}" if near else _ANY

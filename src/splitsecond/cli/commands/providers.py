@@ -34,12 +34,12 @@ def providers(
     Keys are never shown, only the names of the variables that hold them.
     """
     check_json(json)
-    found = [entry_of(provider(each), os.environ) for each in ([name] if name else names())]
-    write_json([each.fields for each in found], json)
+    entries = [entry_of(provider(each), os.environ) for each in ([name] if name else names())]
+    write_json([each.fields for each in entries], json)
     if json != "-" and name:
-        show_one(found[0])
+        show_one(entries[0])
     elif json != "-":
-        show(found)
+        show(entries)
 
 
 _SAYS: Mapping[bool | str | None, str] = {
@@ -129,27 +129,27 @@ class ProviderEntry(Struct, frozen=True):
         }
 
 
-def entry_of(found: Provider, environment: Mapping[str, str]) -> ProviderEntry:
-    key = found.key_variable(environment)
-    why_not = "" if key or not found.api_key_env else f"{' or '.join(found.api_key_env)} is not set"
+def entry_of(own: Provider, environment: Mapping[str, str]) -> ProviderEntry:
+    key = own.key_variable(environment)
+    why_not = "" if key or not own.api_key_env else f"{' or '.join(own.api_key_env)} is not set"
     try:
-        fill_base_url(found, environment)
-        check_spoken(found)
+        fill_base_url(own, environment)
+        check_spoken(own)
     except CallerFault as fault:
         why_not = fault.message
-    return ProviderEntry(found, key, why_not)
+    return ProviderEntry(own, key, why_not)
 
 
-def check_spoken(found: Provider) -> None:
+def check_spoken(own: Provider) -> None:
     """Raise `CallerFault` if this version does not know the provider's API format or one of its
     quirks."""
-    if found.api_format not in API_FORMATS:
+    if own.api_format not in API_FORMATS:
         raise CallerFault(
-            f"unknown API format {found.api_format!r}, expected one of {', '.join(API_FORMATS)}",
+            f"unknown API format {own.api_format!r}, expected one of {', '.join(API_FORMATS)}",
             kind="bad_catalogue",
         )
     try:
-        msgspec.convert(found.quirks, Quirks)
+        msgspec.convert(own.quirks, Quirks)
     except msgspec.ValidationError as error:
         raise CallerFault(f"quirks: {error}", kind="bad_catalogue") from None
 
@@ -158,15 +158,15 @@ PADDING = 12
 """Width of a table with the columns that are always shown, beside their content."""
 
 
-def show(found: Sequence[ProviderEntry]) -> None:
+def show(entries: Sequence[ProviderEntry]) -> None:
     console = Console()
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     widths = {  # users copy these words, so they are not wrapped
-        "provider": max(len(entry.provider.name) for entry in found),
+        "provider": max(len(entry.provider.name) for entry in entries),
         "key": max(
-            len(name) for entry in found for name in ("not needed", *entry.provider.api_key_env)
+            len(name) for entry in entries for name in ("not needed", *entry.provider.api_key_env)
         ),
-        "format": max(len("anthropic"), *(len(entry.provider.api_format) for entry in found)),
+        "format": max(len("anthropic"), *(len(entry.provider.api_format) for entry in entries)),
     }
     if console.width < sum(widths.values()) + PADDING:
         del widths["format"]
@@ -176,14 +176,14 @@ def show(found: Sequence[ProviderEntry]) -> None:
     more = _columns(console.width)
     for heading in more:
         table.add_column(heading, overflow="fold", no_wrap=heading == "example model")
-    for entry in found:
+    for entry in entries:
         here = Text("✓", "green") if entry.key and entry.ready else ""
         own = entry.provider
         api_format = [own.api_format] if "format" in widths else []
         others = (tell(own) for tell in more.values())
         table.add_row(here, own.name, _key(entry), *api_format, *others)
     console.print(table)
-    for line in _notes(found, console.width):
+    for line in _notes(entries, console.width):
         console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
 
 
@@ -218,35 +218,32 @@ def show_one(entry: ProviderEntry) -> None:
 
 def _facts(entry: ProviderEntry) -> list[tuple[str, str]]:
     """Return names and values; a value is empty where there is nothing to tell."""
-    found = entry.provider
+    own = entry.provider
     return [
-        ("name", f"{found.name}, {found.title}"),
-        ("address", found.base_url),
+        ("name", f"{own.name}, {own.title}"),
+        ("address", own.base_url),
         *(
-            (f"address of {found.name}-{name}", region.base_url)
-            for name, region in sorted(found.regions.items())
+            (f"address of {own.name}-{name}", region.base_url)
+            for name, region in sorted(own.regions.items())
         ),
-        ("API format", found.api_format),
-        ("key", " or ".join(found.api_key_env) or "not needed"),
-        ("sent as", found.auth if found.api_key_env else ""),
+        ("API format", own.api_format),
+        ("key", " or ".join(own.api_key_env) or "not needed"),
+        ("sent as", own.auth if own.api_key_env else ""),
         ("can be called", "yes" if entry.ready else f"no: {entry.why_not}"),
-        ("example model", found.default_model),
-        *(_quirk(name, value) for name, value in found.quirks.items()),
-        ("billed by the hour", "yes" if found.billed_by_hour else ""),
-        ("closing stops billing", _SAYS[found.closing_stops_billing]),
-        ("continues a beginning", _SAYS[found.prefill]),
-        *((f"speed tier {name}", _tier(name, tier)) for name, tier in sorted(found.tiers.items())),
-        ("errors in a 200", "possible" if found.error_in_200 else ""),
-        *(
-            (f"distance, {each.date}", f"{each.summary} ({each.source})")
-            for each in found.distances
-        ),
+        ("example model", own.default_model),
+        *(_quirk(name, value) for name, value in own.quirks.items()),
+        ("billed by the hour", "yes" if own.billed_by_hour else ""),
+        ("closing stops billing", _SAYS[own.closing_stops_billing]),
+        ("continues a beginning", _SAYS[own.prefill]),
+        *((f"speed tier {name}", _tier(name, tier)) for name, tier in sorted(own.tiers.items())),
+        ("errors in a 200", "possible" if own.error_in_200 else ""),
+        *((f"distance, {each.date}", f"{each.summary} ({each.source})") for each in own.distances),
         (
             "hardware",
-            f"{found.hardware.kind} ({found.hardware.source})" if found.hardware else "",
+            f"{own.hardware.kind} ({own.hardware.source})" if own.hardware else "",
         ),
-        *(("note", note) for note in found.notes),
-        ("source", found.source + (f", checked {found.checked}" if found.checked else "")),
+        *(("note", note) for note in own.notes),
+        ("source", own.source + (f", checked {own.checked}" if own.checked else "")),
     ]
 
 
@@ -279,10 +276,10 @@ def _way(way: Mapping[str, Any]) -> str:
     return f"{' '.join(way['models'])}: {text}" if "models" in way else text
 
 
-def _notes(found: Sequence[ProviderEntry], width: int) -> Iterator[str]:
-    ready = [entry.provider.name for entry in found if entry.key and entry.ready]
+def _notes(entries: Sequence[ProviderEntry], width: int) -> Iterator[str]:
+    ready = [entry.provider.name for entry in entries if entry.key and entry.ready]
     yield f"Keys are set for: {', '.join(ready) or 'no provider'}."
-    for entry in found:
+    for entry in entries:
         if entry.key and not entry.ready:
             yield f"{entry.provider.name}: {entry.key} is set, but {entry.why_not}."
     if width >= WIDE:
@@ -293,7 +290,7 @@ def _notes(found: Sequence[ProviderEntry], width: int) -> Iterator[str]:
         )
     regions = [
         f"{own.name}-{'|'.join(sorted(own.regions))}"
-        for own in (each.provider for each in found)
+        for own in (each.provider for each in entries)
         if own.regions
     ]
     yield f"A target is PROVIDER/MODEL. Providers with regions: {', '.join(regions)}."

@@ -190,19 +190,19 @@ def evidence_of_folders(runs: Sequence[Path], only: Sequence[str]) -> list[list[
 
     Raises `CallerFault` if the runs have no such target with a valid row.
     """
-    found: dict[tuple[str, str], list[Evidence]] = {}
+    evidence: dict[tuple[str, str], list[Evidence]] = {}
     for path in runs:
         run, _ = recompute(path)
         for loads in evidence_of_run(run.conditions):
             name = loads[0].target
             if not only or any(text in name for text in only):
-                found[name, loads[0].workload] = loads
-    if not found:
+                evidence[name, loads[0].workload] = loads
+    if not evidence:
         like = f" like {' or '.join(map(repr, only))}" if only else ""
         raise CallerFault(
             f"{', '.join(map(str, runs))}: no target{like} has a valid row", kind="nothing_measured"
         )
-    return list(found.values())
+    return list(evidence.values())
 
 
 def logged_evidence(logged: LoggedTraffic, only: Sequence[str]) -> list[list[Evidence]]:
@@ -237,18 +237,18 @@ def with_requirements(
     return [[_required(each, required) for each in loads] for loads in evidence]
 
 
-def _required(found: Evidence, required: Requirements) -> Evidence:
+def _required(evidence: Evidence, required: Requirements) -> Evidence:
     owner = None
     try:
-        owner = provider(split_target(found.target)[0])
+        owner = provider(split_target(evidence.target)[0])
     except CallerFault as fault:
         if fault.kind not in ("unknown_provider", "bad_target"):
             raise
-    context = listing(found.target).context_tokens if owner and required.context_tokens else None
+    context = listing(evidence.target).context_tokens if owner and required.context_tokens else None
     return replace(
-        found,
-        refused=required.refusal(found.target, context),
-        unknown=required.unknown(found.target, context),
-        quality=required.quality.score(found.target),
-        billions=required.quality.size(found.target),
+        evidence,
+        refused=required.refusal(evidence.target, context),
+        unknown=required.unknown(evidence.target, context),
+        quality=required.quality.score(evidence.target),
+        billions=required.quality.size(evidence.target),
     )

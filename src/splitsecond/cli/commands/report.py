@@ -68,11 +68,11 @@ def report(
     """  # noqa: E501 (an example is one line)
     output = Output(json=json, csv=csv, markdown=markdown, png=png)
     output.check()
-    found = [recompute(path, slo=slo) for path in runs]
-    for run, observations in found:
+    recomputed = [recompute(path, slo=slo) for path in runs]
+    for run, observations in recomputed:
         forecast_policies(run, observations, forecast or ())
     written = True
-    for path, (run, observations) in zip(runs, found, strict=True):
+    for path, (run, observations) in zip(runs, recomputed, strict=True):
         with _folder(path, observations) as folder:
             written &= show(
                 run,
@@ -83,15 +83,15 @@ def report(
             )
             if llm_d:
                 _write_llm_d(run, llm_d)
-    shown = [run for run, _ in found]
+    reports = [run for run, _ in recomputed]
 
     def tables(console: Console) -> None:
-        for run in shown:
+        for run in reports:
             run_table(run, console)
 
     output.write(
-        shown[0] if len(shown) == 1 else shown,
-        lambda: [record for run in shown for record in run_records(run)],
+        reports[0] if len(reports) == 1 else reports,
+        lambda: [record for run in reports for record in run_records(run)],
         tables,
     )
     raise typer.Exit(0 if written else 1)

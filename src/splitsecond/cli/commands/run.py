@@ -173,11 +173,13 @@ def _configure(file: Path, route: str, log: str, name: str) -> bool:
             "routes.*.policy", "--route"
         )
         raise
-    named = [
+    provider_names = [
         target.partition("/")[0] for policy in read.routes.values() for target in targets(policy)
     ]
     return not route or any(
-        read.providers[name].credentials == "client" for name in named if name in read.providers
+        read.providers[name].credentials == "client"
+        for name in provider_names
+        if name in read.providers
     )
 
 
@@ -217,8 +219,8 @@ def _gateway(file: Path) -> Iterator[str]:
                 process.wait(STOP_S)
             except subprocess.TimeoutExpired:
                 process.kill()
-        if said := _text(errors):
-            typer.echo(said, err=True)
+        if report := _text(errors):
+            typer.echo(report, err=True)
 
 
 def _call_ids(access_log: Path) -> set[str]:
@@ -232,23 +234,23 @@ def _text(file: IO[bytes]) -> str:
 
 def summary(
     name: str,
-    found: list[tuple[datetime, CallRecord]],
+    timed_calls: list[tuple[datetime, CallRecord]],
     took_s: float,
     log: str,
     usual: Mapping[str, TargetTimes] | None = None,
 ) -> list[str]:
     """Return the lines about the calls of a program that ran for `took_s` seconds. `usual`: the
     usual times of targets."""
-    found = sorted(found, key=lambda each: each[0])
-    calls = [call for _, call in found]
+    timed_calls = sorted(timed_calls, key=lambda each: each[0])
+    calls = [call for _, call in timed_calls]
     log = log.removeprefix("sqlite:///")
     where = f"The log is {log}."
     if not calls:
         return [f"splitsecond: {name} made no calls through the gateway. {where}"]
-    by_target = grouped(found, lambda each: each[1].target or each[1].route)
-    named = sorted(by_target)
-    price = prices([target for target in named if "/" in target]).get
-    whole = reported(found, price, usual)
+    by_target = grouped(timed_calls, lambda each: each[1].target or each[1].route)
+    target_names = sorted(by_target)
+    price = prices([target for target in target_names if "/" in target]).get
+    whole = reported(timed_calls, price, usual)
     waited_s = whole.causes.waited_s
     share = percent(min(waited_s / took_s, 1.0)) if took_s else ""
     lines = [
@@ -256,10 +258,10 @@ def summary(
         f"{counted_as(len(calls), 'call')}"
         f"{f', {whole.errors:,} of them failed' if whole.errors else ''}."
     ]
-    for target in named:
+    for target in target_names:
         own = by_target[target]
         lines.append(_line(target, [call for _, call in own], reported(own, price)))
-    sessions = grouped(found, lambda each: each[1].session.id if each[1].session else "")
+    sessions = grouped(timed_calls, lambda each: each[1].session.id if each[1].session else "")
     sessions.pop("", None)
     for session, own in list(sessions.items())[:MAX_SESSIONS]:
         lines.append(f"  Session {session[:8]}: {sentence(reported(own, price, usual))}")
@@ -272,9 +274,9 @@ def summary(
 
 def _line(target: str, calls: list[CallRecord], report: ReportedSession) -> str:
     attempts = [attempt for call in calls for attempt in call.attempts]
-    given = sum(attempt.input_tokens or 0 for attempt in attempts)
+    input_tokens = sum(attempt.input_tokens or 0 for attempt in attempts)
     cached = sum(attempt.cached_tokens or 0 for attempt in attempts)
-    made = sum(attempt.output_tokens or 0 for attempt in attempts)
+    output_tokens = sum(attempt.output_tokens or 0 for attempt in attempts)
     waits = sorted(
         call.first_token_ns - call.start_ns for call in calls if call.first_token_ns is not None
     )
@@ -284,10 +286,12 @@ def _line(target: str, calls: list[CallRecord], report: ReportedSession) -> str:
         else ""
     )
     tokens = (
-        f"{given:,} input tokens ({percent(cached / given)} cached)" if given else "no input tokens"
+        f"{input_tokens:,} input tokens ({percent(cached / input_tokens)} cached)"
+        if input_tokens
+        else "no input tokens"
     )
     cost = "" if report.unpriced or not report.usd else f", {usd(report.usd)} at list prices"
     return (
-        f"  {target}: {counted_as(len(calls), 'call')}{ttft}, {tokens}, {made:,} output "
+        f"  {target}: {counted_as(len(calls), 'call')}{ttft}, {tokens}, {output_tokens:,} output "
         f"tokens{cost}"
     )

@@ -74,9 +74,9 @@ def serve(
         typer.echo(schema_text())
         return
 
-    asked = {"host": host, "port": port, "workers": workers}
+    options = {"host": host, "port": port, "workers": workers}
     path = config_file(file)
-    listen = {name: value for name, value in asked.items() if value is not None}
+    listen = {name: value for name, value in options.items() if value is not None}
     source = ConfigSource(path, os.environ, listen, policies)
     if check:
         _check(source)
@@ -122,13 +122,15 @@ def _serve(source: ConfigSource, settings: GatewaySettings, simulated: socket) -
 def check_profiles(settings: GatewaySettings) -> None:
     """Raise `CallerFault` if routes name simulated targets that are no shipped profiles: one fault,
     or several."""
-    named = simulated_profiles(settings)
-    if not named:  # most gateways simulate nothing, and need not wait for the simulator's modules
+    profiles = simulated_profiles(settings)
+    if (
+        not profiles
+    ):  # most gateways simulate nothing, and need not wait for the simulator's modules
         return
     from splitsecond.simulator import profile
 
     mistakes, shipped = Mistakes(), [*profile.names(), *profile.aliases()]
-    for name, route in named.items():
+    for name, route in profiles.items():
         if name in shipped:
             continue
         what, hint = "is not a profile of the simulator", nearest(name, shipped)

@@ -92,22 +92,22 @@ def sessions(
     output = Output(json=json)
     output.check()
     logged = LoggedTraffic(log, config, days_of(since))
-    found = logged.sessions()
-    if not found:
+    listed = logged.sessions()
+    if not listed:
         hint = "Look further back with --since."
         raise CallerFault(
             f"the log has no sessions from {logged.words}", kind="nothing_logged", hint=hint
         )
-    price = logged.price(sorted({tokens.target for each in found for tokens in each.spent}))
+    price = logged.price(sorted({tokens.target for each in listed for tokens in each.spent}))
     if not session:
-        rows = [summarised(each, price) for each in found]
+        rows = [summarised(each, price) for each in listed]
 
         def show_all(console: Console) -> None:
             console.print(f"Sessions, {logged.words}", highlight=False)
-            _show_list(found[:SHOWN], price, console)
-            if len(found) > SHOWN:
-                console.print(f"{len(found) - SHOWN:,} earlier ones are in --json.", style="dim")
-            unpriced = sum(price(tokens.target) is None for each in found for tokens in each.spent)
+            _show_list(listed[:SHOWN], price, console)
+            if len(listed) > SHOWN:
+                console.print(f"{len(listed) - SHOWN:,} earlier ones are in --json.", style="dim")
+            unpriced = sum(price(tokens.target) is None for each in listed for tokens in each.spent)
             for note in logged.price_notes(unpriced):
                 print_item(console, "", note, "dim")
 
@@ -119,11 +119,11 @@ def sessions(
         }
         output.show(document, lambda: rows, show_all)
         return
-    chosen = _named(found, session)
+    chosen = _named(listed, session)
     report = reported(list(logged.calls(chosen.id)), price, target_times(logged.attempts()))
-    said = sentence(report)
-    document = {"schema": SCHEMA, "session": report, "statement": said}
-    output.show(document, lambda: report.turns, partial(_show, report, said))
+    statement = sentence(report)
+    document = {"schema": SCHEMA, "session": report, "statement": statement}
+    output.show(document, lambda: report.turns, partial(_show, report, statement))
 
 
 def _allow(session: str, config: Path | None, url: str, key_env: str) -> None:
@@ -141,8 +141,8 @@ def _allow(session: str, config: Path | None, url: str, key_env: str) -> None:
     typer.echo(f"The session {session} may use its budget once more.")
 
 
-def _named(found: list[LoggedSession], name: str) -> LoggedSession:
-    matching = [each for each in found if each.id.startswith(name.lower())]
+def _named(candidates: list[LoggedSession], name: str) -> LoggedSession:
+    matching = [each for each in candidates if each.id.startswith(name.lower())]
     if len(matching) == 1:
         return matching[0]
     words = (
@@ -153,11 +153,11 @@ def _named(found: list[LoggedSession], name: str) -> LoggedSession:
     raise CallerFault(words, kind="unknown_session", hint="`splitsecond sessions` lists them.")
 
 
-def _show_list(found: Sequence[LoggedSession], price: Pricing, console: Console) -> None:
+def _show_list(listed: Sequence[LoggedSession], price: Pricing, console: Console) -> None:
     """Print a row for each session. Ids are whole; a narrow console leaves out the last columns,
     and names them."""
-    loops = any(each.repeated for each in found)
-    rows = [_cells(each, price, loops=loops) for each in found]
+    loops = any(each.repeated for each in listed)
+    rows = [_cells(each, price, loops=loops) for each in listed]
     headings = [*rows[0]]
     for count in range(len(headings), 0, -1):
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -194,7 +194,7 @@ def _cost(amount: float, unpriced: bool) -> str:
     return "no price" if unpriced and not amount else f"{usd(amount)}{'+' if unpriced else ''}"
 
 
-def _show(report: ReportedSession, said: str, console: Console) -> None:
+def _show(report: ReportedSession, statement: str, console: Console) -> None:
     cached = "–" if report.cached_share is None else f"{report.cached_share:.0%}"
     limited = f" (and {report.limited:,} refused at a limit)" if report.limited else ""
     console.print(
@@ -218,7 +218,7 @@ def _show(report: ReportedSession, said: str, console: Console) -> None:
             words, span(seconds), f"{seconds / report.wall_s:.0%}" if report.wall_s else "–"
         )
     print_table(table, console)
-    console.print(said, highlight=False)
+    console.print(statement, highlight=False)
 
 
 def _waterfall(report: ReportedSession, remarks: Mapping[int, str], *, wide: bool) -> Table:
@@ -252,7 +252,7 @@ def _remarks(turns: Sequence[ReportedTurn]) -> dict[int, str]:
     """Return what is to say of turns, by their place: a target that is not the one before,
     failures, moves, loops."""
     # the latter: the loop of each agent's next turn
-    found, goes_on = dict[int, str](), dict[str, int]()
+    remarks, goes_on = dict[int, str](), dict[str, int]()
     loops, before = [""] * len(turns), ""
     for at, turn in reversed([*enumerate(turns)]):
         if goes_on.get(turn.agent, 0) <= turn.repeated:
@@ -262,8 +262,8 @@ def _remarks(turns: Sequence[ReportedTurn]) -> dict[int, str]:
         target, before = turn.target if turn.target != before else "", turn.target
         failed = "" if turn.outcome == "ok" else turn.fault or turn.outcome
         if words := "; ".join(each for each in (target, failed, moved(turn), loops[at]) if each):
-            found[at] = words
-    return found
+            remarks[at] = words
+    return remarks
 
 
 def _bar(turn: ReportedTurn, longest_s: float, size: int) -> Text:

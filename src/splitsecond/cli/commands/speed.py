@@ -107,7 +107,7 @@ def speed(
     output.check()
     check_file(html, "--html")
     check_picture(png)
-    known = _known(against) if against else None
+    references = _known(against) if against else None
     logged = LoggedTraffic(log, config, days)
     targets = logged.targets(only or ())
     price = logged.price(targets)
@@ -120,20 +120,20 @@ def speed(
         if by_driver is not None:
             by_driver.add(columns)
 
-    found, comparisons = speeds(logged, only=only or (), by=cast(By, by), least=least, also=also)
+    graded, comparisons = speeds(logged, only=only or (), by=cast(By, by), least=least, also=also)
     driving = by_driver.drivers() if by_driver is not None else []
-    held = _held_against(found, known, against) if known else []
+    held = _held_against(graded, references, against) if references else []
     statements = [
-        *against_statements(held, [speed.name for speed in found]),
+        *against_statements(held, [speed.name for speed in graded]),
         *driver_statements(driving),
-        *speed_statements(found, comparisons),
+        *speed_statements(graded, comparisons),
     ]
 
     def show(console: Console) -> None:
         console.print(f"Real requests, {logged.words}", highlight=False)
-        speed_table(found, console, by)
+        speed_table(graded, console, by)
         print_findings(console, statements)
-        unpriced = sum(speed.unpriced for speed in found)
+        unpriced = sum(speed.unpriced for speed in graded)
         rented = [each for each in targets if (paid := price(each)) and not paid.by_token]
         hourly = f"Paid by the hour, as `splitsecond cost` shows: {listed(rented)}."
         notes = [*logged.price_notes(unpriced), *([hourly] if rented else [])]
@@ -144,15 +144,15 @@ def speed(
         {
             "schema": SCHEMA, "since": logged.since, "until": logged.until, "by": by,
             "least": least,
-            "speeds": found, "comparisons": comparisons, "statements": full(statements),
+            "speeds": graded, "comparisons": comparisons, "statements": full(statements),
             "stated": stated.statements(), "against": held, "drivers": driving,
         },
-        lambda: found,
+        lambda: graded,
         show,
     )  # fmt: skip
     if html:
         page = render_speed(
-            found,
+            graded,
             full(statements),
             period=logged.words,
             least=least,
@@ -162,7 +162,7 @@ def speed(
         )
         write_file(page.encode(), html, "--html")
     if png:
-        write_file(speed_png(found), png, "--png")
+        write_file(speed_png(graded), png, "--png")
 
 
 def _known(against: str) -> Known:
@@ -175,13 +175,13 @@ def _known(against: str) -> Known:
 
 
 def _held_against(
-    speeds: Sequence[ProductionSpeed], known: Known, against: str
+    speeds: Sequence[ProductionSpeed], references: Known, against: str
 ) -> list[SpeedAgainst]:
-    found = speeds_against(speeds, known(speeds))
-    if not found:
+    comparisons = speeds_against(speeds, references(speeds))
+    if not comparisons:
         raise CallerFault(
             f"--against {against}: it has no speed of a target of the log",
             kind="nothing_in_common",
             hint=in_a_line("The log has ", [speed.name for speed in speeds]),
         )
-    return found
+    return comparisons

@@ -77,32 +77,32 @@ def split(
 def _split_route(logged: LoggedTraffic) -> str:
     """Return the route of the log, the most frequent first, whose policy has a split; "": none."""
     for name, _ in logged.routes():
-        known = logged.policy(name)
-        if known is not None and first(known, "split") is not None:
+        policy = logged.policy(name)
+        if policy is not None and first(policy, "split") is not None:
             return name
     return ""
 
 
-def print_split(found: SplitComparison, console: Console) -> None:
-    print_item(console, "", f"{route_in_words(found)}: {printable(found.policy)}")
-    for name, arm in zip(("first", "second"), found.arms, strict=True):
-        units = counted_as(arm.units, found.by)
+def print_split(comparison: SplitComparison, console: Console) -> None:
+    print_item(console, "", f"{route_in_words(comparison)}: {printable(comparison.policy)}")
+    for name, arm in zip(("first", "second"), comparison.arms, strict=True):
+        units = counted_as(arm.units, comparison.by)
         calls = counted_as(arm.calls, "call")
         print_item(console, "  ", f"{name}: {printable(arm.policy)}, {calls} of {units}")
-    if found.others:
-        words = f"{counted_as(found.others, 'call')} of the route went to no arm: left out."
+    if comparison.others:
+        words = f"{counted_as(comparison.others, 'call')} of the route went to no arm: left out."
         print_item(console, "  ", words, "dim")
     table = figures_table(("first", "second"), "change (95% interval)", "second is")
-    for each in found.figures:
+    for each in comparison.figures:
         cells = (_text(each, each.first), _text(each, each.second), _changed(each))
-        table.add_row(_name(each), *cells, Text(_verdict(each, found), LOOKS[each.verdict]))
+        table.add_row(_name(each), *cells, Text(_verdict(each, comparison), LOOKS[each.verdict]))
     console.print()
     print_table(table, console)
-    if found.refused:
-        print_item(console, "", f"Nothing is tested: {printable(found.refused)}.", "yellow")
+    if comparison.refused:
+        print_item(console, "", f"Nothing is tested: {printable(comparison.refused)}.", "yellow")
     unsure = [
         f"{_name(each)} {_size(each, each.detectable)}"
-        for each in found.figures
+        for each in comparison.figures
         if each.verdict == "cannot tell" and each.detectable is not None
     ]
     if unsure:
@@ -114,14 +114,14 @@ def _name(figure: ArmChange) -> str:
     return HEADINGS.get(figure.name, "client left")
 
 
-def _verdict(figure: ArmChange, found: SplitComparison) -> str:
+def _verdict(figure: ArmChange, comparison: SplitComparison) -> str:
     if figure.change is None:
         return MISSING
     if figure.verdict != "same":
         return figure.verdict
     if figure.name in SHARES:
-        return f"same within {number(found.within * SHARE_SCALE * 100)} points"
-    return f"same within {percent(found.within)}"
+        return f"same within {number(comparison.within * SHARE_SCALE * 100)} points"
+    return f"same within {percent(comparison.within)}"
 
 
 def _text(figure: ArmChange, value: float | None) -> str:

@@ -44,7 +44,7 @@ def sweep(
     folder = out or Path("runs") / plan.stem
     with file_faults(f"cannot write to {folder}", kind="unwritable_folder"):
         folder.mkdir(parents=True, exist_ok=True)
-    found = Sweep(
+    measurement = Sweep(
         read_plan(plan),
         folder,
         lambda text: screen.print(Text(text), soft_wrap=True),
@@ -52,8 +52,8 @@ def sweep(
     )
     with Interruption() as stop:
         with suppress(Interrupted):
-            stop.run(found.measure())
-        run, observations = found.concluded()
+            stop.run(measurement.measure())
+        run, observations = measurement.concluded()
         with RunFolder.open(folder) as own:
             written = show(run, observations, own, output)
     raise typer.Exit(stop.code or (0 if written and run.finished else 1))

@@ -156,21 +156,21 @@ class WatchScreen(WatchListener):
         if self._plan:
             self._replace(self._page.with_name(PLAN), self._plan)
 
-    def accepted(self, drifts: Sequence[str], found: WatchFindings) -> None:
+    def accepted(self, drifts: Sequence[str], findings: WatchFindings) -> None:
         """Show the drifts that were accepted, and write the files without them."""
         for drift in drifts:
             self._print(self._console, f"accepted: {drift}", "green")
         if not drifts:
             self._print(self._console, "No drift is open.", "yellow")
-        self._write(found)
+        self._write(findings)
         if self._output.json == "-":
-            write_json(found, "-")
+            write_json(findings, "-")
 
-    def _write(self, found: WatchFindings) -> None:
+    def _write(self, findings: WatchFindings) -> None:
         if self._output.json != "-":
-            write_json(found, self._output.json)
+            write_json(findings, self._output.json)
         if self._output.html:
-            self._replace(self._page, render_watch(found))
+            self._replace(self._page, render_watch(findings))
 
     @staticmethod
     def _replace(path: Path, text: str) -> None:

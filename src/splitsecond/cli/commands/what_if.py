@@ -82,11 +82,11 @@ def what_if(
     replayed = LoggedRoute(logged, route, today, calls)
     others = [parse(each, replayed.policies) for each in policies]
     if share:
-        found = [
+        explorations = [
             exploration(replayed.requests, replayed.now, each, share, replayed.count)
             for each in others
         ]
-        _write_exploration(output, found, replayed.name)
+        _write_exploration(output, explorations, replayed.name)
         return
     result = replayed.what_if(others, any_load=any_load)
 
@@ -106,12 +106,12 @@ def _keep(url: str, result: WhatIf) -> None:
         say(f"The dashboard will not show this answer: {error}")
 
 
-def _write_exploration(output: Output, found: list[Exploration], route: str) -> None:
+def _write_exploration(output: Output, explorations: list[Exploration], route: str) -> None:
     def show(console: Console) -> None:
-        for each in found:
+        for each in explorations:
             print_exploration(each, route, console)
 
-    output.show(found, lambda: found, show)
+    output.show(explorations, lambda: explorations, show)
 
 
 def _share(text: str) -> float:

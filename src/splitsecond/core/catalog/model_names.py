@@ -78,8 +78,8 @@ class Identity(Struct, frozen=True, kw_only=True):
     @property
     def hardware(self) -> str:
         base, _ = _base(self.provider)
-        found = provider(base).hardware if base in names() else None
-        return found.kind if found else "unknown hardware"
+        hardware = provider(base).hardware if base in names() else None
+        return hardware.kind if hardware else "unknown hardware"
 
 
 @lru_cache(maxsize=65_536)
@@ -101,15 +101,15 @@ def identify(target: str) -> Identity:
 
 @lru_cache(maxsize=65_536)
 def model_name(name: str) -> str:
-    found = name.rpartition("/")[2].lower()
+    model = name.rpartition("/")[2].lower()
     aliases = {alias: regular for regular, others in _names().aliases.items() for alias in others}
     for _ in range(_PASSES):
-        before = found
+        before = model
         for find, put in _rules():
-            found = find.sub(put, aliases.get(found, found))
-        if found == before:
+            model = find.sub(put, aliases.get(model, model))
+        if model == before:
             break
-    return aliases.get(found, found)
+    return aliases.get(model, model)
 
 
 def capabilities(model: str) -> Capabilities:

@@ -89,11 +89,11 @@ class Price(Rates, frozen=True, kw_only=True, omit_defaults=True):
         return mixed if self.by_token else None
 
     def rates(self, input_tokens: int) -> Rates:
-        found: Rates = self
+        rates: Rates = self
         for tier in self.tiers:
             if input_tokens > tier.above_tokens:
-                found = tier
-        return found
+                rates = tier
+        return rates
 
     def scaled(self, factor: float) -> "Price":
         return structs.replace(
@@ -172,5 +172,5 @@ def _first(rate: float | None, fallback: float) -> float:
 
 
 def _scaled(rates: Rates, factor: float) -> dict[str, float]:
-    known = {name: getattr(rates, name) for name in Rates.__struct_fields__}
-    return {name: usd * factor for name, usd in known.items() if usd is not None}
+    usd_by_name = {name: getattr(rates, name) for name in Rates.__struct_fields__}
+    return {name: usd * factor for name, usd in usd_by_name.items() if usd is not None}

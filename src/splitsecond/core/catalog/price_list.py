@@ -39,25 +39,25 @@ def listed_model(provider: str, model: str) -> CatalogModel:
     from genai_prices.data_snapshot import get_snapshot
 
     try:
-        _, found = get_snapshot().find_provider_model(model, None, provider, None)
+        _, entry = get_snapshot().find_provider_model(model, None, provider, None)
     except LookupError:
         return CatalogModel()
-    return CatalogModel(price=_price(found, _as_of()), context_tokens=found.context_window)
+    return CatalogModel(price=_price(entry, _as_of()), context_tokens=entry.context_window)
 
 
 def models(provider: str) -> dict[str, CatalogModel]:
     _import()
     from genai_prices.data_snapshot import find_provider_by_id, get_snapshot
 
-    found = find_provider_by_id(get_snapshot().providers, provider)
-    kept = [model for model in (found.models if found else ()) if not model.deprecated]
+    entry = find_provider_by_id(get_snapshot().providers, provider)
+    current = [model for model in (entry.models if entry else ()) if not model.deprecated]
     as_of = _as_of()
     priced = [
         (
             _request_name(model),
             CatalogModel(price=_price(model, as_of), context_tokens=model.context_window),
         )
-        for model in kept
+        for model in current
     ]
     return {name: each for name, each in priced if each.price and each.price.output_usd}
 
@@ -91,7 +91,7 @@ def _price(model: "ModelInfo", as_of: str) -> Price | None:
 
 
 def _rates(prices: "ModelPrice", input_tokens: int) -> dict[str, Any]:
-    found = {}
+    rates = {}
     for ours, theirs in _KINDS.items():
         rate = getattr(prices, theirs)
         if hasattr(rate, "tiers"):  # the last tier below the length applies to all tokens
@@ -99,8 +99,8 @@ def _rates(prices: "ModelPrice", input_tokens: int) -> dict[str, Any]:
                 -1
             ]
         if rate is not None:
-            found[ours] = float(rate)
-    return {"output_usd": 0.0} | found
+            rates[ours] = float(rate)
+    return {"output_usd": 0.0} | rates
 
 
 def _as_of() -> str:

@@ -42,8 +42,12 @@ def price(target: str, overrides: Mapping[str, Price] | None = None) -> Price | 
 
     `overrides`: prices by target, or by provider as "provider/*".
     """
-    given = overrides or {}
-    return given.get(target) or given.get(target.partition("/")[0] + "/*") or listing(target).price
+    own_prices = overrides or {}
+    return (
+        own_prices.get(target)
+        or own_prices.get(target.partition("/")[0] + "/*")
+        or listing(target).price
+    )
 
 
 def prices(
@@ -92,13 +96,13 @@ def _price_of_same_model(owner: Provider, name: str) -> Price | None:
     return same[0] if same and all(each == rates[0] for each in rates) else None
 
 
-def provider_models(found: Provider) -> dict[str, CatalogModel]:
-    listed = price_list.models(found.prices) if found.prices else {}
-    known = {name: each for name, each in listed.items() if found.has(name)}
-    for name, model in found.models.items():
-        known.pop(model.same_as, None)
-        known[name] = _listing(found, name)
-    return dict(sorted(known.items()))
+def provider_models(owner: Provider) -> dict[str, CatalogModel]:
+    listed = price_list.models(owner.prices) if owner.prices else {}
+    models = {name: each for name, each in listed.items() if owner.has(name)}
+    for name, model in owner.models.items():
+        models.pop(model.same_as, None)
+        models[name] = _listing(owner, name)
+    return dict(sorted(models.items()))
 
 
 class PriceQuery(Struct, frozen=True):
@@ -144,24 +148,24 @@ def _lookup(query: PriceQuery) -> PriceLookup:
         owner.name: _in_service(owner, price_list.models(owner.prices) if owner.prices else ())
         for owner in owners
     }
-    found = {target: listing(target) for target in query.targets}
+    listings = {target: listing(target) for target in query.targets}
     return PriceLookup(
-        {target: each.price for target, each in found.items()},
+        {target: each.price for target, each in listings.items()},
         models,
         {
             target: each.context_tokens
-            for target, each in found.items()
+            for target, each in listings.items()
             if each.context_tokens is not None
         },
     )
 
 
-def replacements(target: str, known: Iterable[str] | None = None) -> tuple[str, list[str]]:
+def replacements(target: str, listed: Iterable[str] | None = None) -> tuple[str, list[str]]:
     """Return the day on which the model of a target was taken down ("" if it was not), and targets
     to use instead.
 
     The targets are of the same provider: the replacement that it names or its default model, or
-    models with similar names. `known`: the provider's models in the list; None: read the list.
+    models with similar names. `listed`: the provider's models in the list; None: read the list.
     """
     owner = _owner(target)
     if owner is None:
@@ -171,7 +175,7 @@ def replacements(target: str, known: Iterable[str] | None = None) -> tuple[str, 
     if day := owner.model(model).retired:
         instead = owner.model(model).replaced_by or owner.default_model
         return day, [f"{name}/{instead}"] if instead else []
-    names = _in_service(owner, provider_models(owner) if known is None else known)
+    names = _in_service(owner, provider_models(owner) if listed is None else listed)
     maker = model.rpartition("/")[0]
     same_maker = [each for each in names if each.startswith(f"{maker}/")] if maker else []
     if model in names:
@@ -195,8 +199,8 @@ def _typo_first(model: str, near: list[str], owner: Provider) -> list[str]:
 
 def replacement_hint(day: str, near: Sequence[str]) -> str:
     retired = f"The provider's retirement date of this model is {day}." if day else ""
-    meant = f"Did you mean {' or '.join(near)}?" if near else ""
-    return f"{retired} {meant}".strip()
+    suggestion = f"Did you mean {' or '.join(near)}?" if near else ""
+    return f"{retired} {suggestion}".strip()
 
 
 def _in_service(owner: Provider, of_list: Iterable[str]) -> list[str]:

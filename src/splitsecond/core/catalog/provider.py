@@ -178,7 +178,7 @@ def is_foreign(name: str) -> bool:
     them.
     """
     return not any(
-        name == known or name.startswith((f"{known}-", f"{known}:")) for known in names()
+        name == owner or name.startswith((f"{owner}-", f"{owner}:")) for owner in names()
     )
 
 
@@ -187,34 +187,34 @@ def provider(name: str, own_server: str = OWN_SERVER) -> Provider:
 
     Raises `CallerFault` for an unknown name, with the nearest ones, and for an invalid file.
     """
-    known = names()
-    if name in known:
+    all_names = names()
+    if name in all_names:
         return _read(name)
     owner, colon, region = name.partition(":")
-    if colon and owner in known:
+    if colon and owner in all_names:
         return _of_any_region(_read(owner), region, own_server)
-    owners = [owner for owner in known if name.startswith(owner + "-")]
+    owners = [owner for owner in all_names if name.startswith(owner + "-")]
     for owner in sorted(owners, key=len, reverse=True):
-        found, region = _read(owner), name.removeprefix(owner + "-")
-        if region in found.regions:
-            return _in_region(found, region)
-        if found.regions:
+        entry, region = _read(owner), name.removeprefix(owner + "-")
+        if region in entry.regions:
+            return _in_region(entry, region)
+        if entry.regions:
             raise _unknown(
-                f"{found.title} has no region {region!r}",
+                f"{entry.title} has no region {region!r}",
                 name,
-                [f"{owner}-{each}" for each in found.regions],
+                [f"{owner}-{each}" for each in entry.regions],
                 own_server,
             )
-    if owners and not difflib.get_close_matches(name, known, n=1, cutoff=TYPO_RATIO):
+    if owners and not difflib.get_close_matches(name, all_names, n=1, cutoff=TYPO_RATIO):
         owner = max(owners, key=len)
         region = name.removeprefix(owner + "-")
         raise _unknown(
             f"{_read(owner).title} has no regions in the catalogue, so {region!r} is unknown",
             name,
-            known,
+            all_names,
             own_server,
         )
-    raise _unknown(f"unknown provider {name!r}", name, known, own_server, _known_for(name))
+    raise _unknown(f"unknown provider {name!r}", name, all_names, own_server, _known_for(name))
 
 
 @functools.cache
@@ -229,14 +229,14 @@ def _read(name: str) -> Provider:
 
 def _checked(name: str, text: str) -> Provider:
     place = f"catalog/providers/{name}.toml"
-    found = _parsed(place, text)
-    _check_address(f"{place}: base_url", found.base_url)
-    if found.any_region is not None:
-        filled = found.any_region.base_url.replace("<region>", "r").replace("<REGION>", "R")
+    entry = _parsed(place, text)
+    _check_address(f"{place}: base_url", entry.base_url)
+    if entry.any_region is not None:
+        filled = entry.any_region.base_url.replace("<region>", "r").replace("<REGION>", "R")
         _check_address(f"{place}: any_region.base_url", filled)
-    for region, each in found.regions.items():
+    for region, each in entry.regions.items():
         _check_address(f"{place}: regions.{region}.base_url", each.base_url)
-    return msgspec.structs.replace(found, name=name)
+    return msgspec.structs.replace(entry, name=name)
 
 
 def _parsed(file: str, text: str) -> Provider:
@@ -249,7 +249,7 @@ def _parsed(file: str, text: str) -> Provider:
         return _bad(f"{file}: {place}" if place else file, message, hint)
 
     try:
-        found = msgspec.convert(raw, Provider)
+        entry = msgspec.convert(raw, Provider)
     except msgspec.ValidationError:
         parts: dict[str, type[msgspec.Struct]] = {
             "models": CatalogModel,
@@ -258,18 +258,18 @@ def _parsed(file: str, text: str) -> Provider:
         }
         # msgspec names no keys of mappings, so each entry is converted by itself
         for table, part in parts.items():
-            named = raw.get(table)
-            for name, value in named.items() if isinstance(named, dict) else ():
+            by_name = raw.get(table)
+            for name, value in by_name.items() if isinstance(by_name, dict) else ():
                 converted(f"{table}.{name}", value, part, fault)
-        found = converted("", raw, Provider, fault)
-    for place, price, known in _prices(raw):
-        for field in price.keys() - set(known.__struct_fields__):
+        entry = converted("", raw, Provider, fault)
+    for place, price, kind in _prices(raw):
+        for field in price.keys() - set(kind.__struct_fields__):
             raise _bad(
                 f"{file}: {place}",
                 f"unknown field `{field}`",
-                nearest(field, known.__struct_fields__),
+                nearest(field, kind.__struct_fields__),
             )
-    return found
+    return entry
 
 
 def _check_address(place: str, url: str) -> None:
@@ -298,38 +298,38 @@ def _prices(
             yield f"models.{name}.price.tiers[{number}]", tier, Tier
 
 
-def _in_region(found: Provider, region: str) -> Provider:
-    place = found.regions[region]
+def _in_region(entry: Provider, region: str) -> Provider:
+    place = entry.regions[region]
     return msgspec.structs.replace(
-        found,
-        name=f"{found.name}-{region}",
+        entry,
+        name=f"{entry.name}-{region}",
         region=region,
-        title=f"{found.title}, {region}",
+        title=f"{entry.title}, {region}",
         base_url=place.base_url,
-        api_key_env=place.api_key_env or found.api_key_env,
+        api_key_env=place.api_key_env or entry.api_key_env,
     )
 
 
-def _of_any_region(found: Provider, region: str, own_server: str) -> Provider:
-    place = found.regions.get(region)
-    if place is None and found.any_region is not None and _REGION.fullmatch(region):
+def _of_any_region(entry: Provider, region: str, own_server: str) -> Provider:
+    place = entry.regions.get(region)
+    if place is None and entry.any_region is not None and _REGION.fullmatch(region):
 
         def filled(text: str) -> str:
             return text.replace("<region>", region).replace(
                 "<REGION>", region.upper().replace("-", "_")
             )
 
-        pattern = found.any_region
+        pattern = entry.any_region
         place = Region(
             base_url=filled(pattern.base_url), api_key_env=tuple(map(filled, pattern.api_key_env))
         )
     if place is None:
-        near = [f"{found.name}:{each}" for each in found.regions]
+        near = [f"{entry.name}:{each}" for each in entry.regions]
         raise _unknown(
-            f"{found.title} has no region {region!r}", f"{found.name}:{region}", near, own_server
+            f"{entry.title} has no region {region!r}", f"{entry.name}:{region}", near, own_server
         )
-    named = msgspec.structs.replace(found, regions={region: place})
-    return msgspec.structs.replace(_in_region(named, region), name=f"{found.name}:{region}")
+    regional = msgspec.structs.replace(entry, regions={region: place})
+    return msgspec.structs.replace(_in_region(regional, region), name=f"{entry.name}:{region}")
 
 
 def _known_for(word: str) -> list[str]:
@@ -345,10 +345,10 @@ def _known_for(word: str) -> list[str]:
 
 
 def _unknown(
-    what: str, name: str, known: Sequence[str], own_server: str, known_for: Sequence[str] = ()
+    what: str, name: str, possible: Sequence[str], own_server: str, known_for: Sequence[str] = ()
 ) -> CallerFault:
     near = list(
-        dict.fromkeys([*known_for[:4], *difflib.get_close_matches(name, known, n=3, cutoff=0.5)])
+        dict.fromkeys([*known_for[:4], *difflib.get_close_matches(name, possible, n=3, cutoff=0.5)])
     )
     return CallerFault(
         what,
@@ -356,7 +356,7 @@ def _unknown(
         hint=(
             f"Did you mean {' or '.join(near)}? "
             if near
-            else f"Known: {', '.join(known) or 'none'}. "
+            else f"Known: {', '.join(possible) or 'none'}. "
         )
         + own_server,
     )
@@ -378,7 +378,7 @@ def split_target(target: str, own_server: str = OWN_SERVER) -> tuple[str, str]:
     return name, model
 
 
-def fill_base_url(found: Provider, environment: Mapping[str, str]) -> str:
+def fill_base_url(entry: Provider, environment: Mapping[str, str]) -> str:
     """Return the provider's base URL with each `{NAME}` replaced from the environment; `{model}`
     stays.
 
@@ -386,17 +386,17 @@ def fill_base_url(found: Provider, environment: Mapping[str, str]) -> str:
     """
     names_in_url = [
         name
-        for part in found.base_url.split("{")[1:]
+        for part in entry.base_url.split("{")[1:]
         if (name := part.partition("}")[0]) != "model"
     ]
     missing = [name for name in names_in_url if not environment.get(name)]
     if missing:
         raise CallerFault(
-            f"{found.title} needs {' and '.join(missing)} in the environment for its address "
-            f"{found.base_url}",
+            f"{entry.title} needs {' and '.join(missing)} in the environment for its address "
+            f"{entry.base_url}",
             kind="missing_setting",
             hint=f"For example: export {missing[0]}=...",
         )
-    return found.base_url.format_map(
+    return entry.base_url.format_map(
         {name: environment[name].rstrip("/") for name in names_in_url} | {"model": "{model}"}
     )

@@ -80,14 +80,14 @@ def costs_usd(
             prompts[o.call] = o.input_tokens
             longest[o.condition] = max(longest.get(o.condition, 0), o.input_tokens)
     for o in sent:
-        known = price(o.target)
-        usd, estimated = cost_usd(o, known), False
-        if usd is None and known is not None and known.by_token:
+        target_price = price(o.target)
+        usd, estimated = cost_usd(o, target_price), False
+        if usd is None and target_price is not None and target_price.by_token:
             prompt = prompts.get(o.call, longest.get(o.condition))
             if prompt is not None:
                 tokens = o.output_tokens or 0
                 usd, estimated = (
-                    known.cost_usd(input_tokens=prompt, output_tokens=tokens, tier=o.tier),
+                    target_price.cost_usd(input_tokens=prompt, output_tokens=tokens, tier=o.tier),
                     True,
                 )
         yield o, usd, estimated
@@ -100,12 +100,12 @@ def run_cost_usd(observations: Iterable[Observation], prices: Prices) -> float |
     it until the end of the last, whether it was busy or not.
     """
     sent = billed(observations)
-    found = bill(sent, prices)
+    by_token = bill(sent, prices)
     by_hour = {target for target, price in prices.items() if price.per_hour_usd is not None}
     rented = grouped((o for o in sent if o.target in by_hour), lambda o: o.target)
-    if found.unpriced == found.attempts and not rented:
+    if by_token.unpriced == by_token.attempts and not rented:
         return None
-    return found.usd + sum(
+    return by_token.usd + sum(
         (prices[target].per_hour_usd or 0.0)
         * (max(o.end_ns for o in each) - min(o.start_ns for o in each))
         / (S_PER_HOUR * NS_PER_S)

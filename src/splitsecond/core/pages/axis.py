@@ -43,8 +43,8 @@ class Axis(Struct, frozen=True, kw_only=True):
 def fitted(title: str, values: Iterable[float], *, zero: bool = True) -> Axis:
     """Return an axis for these values: logarithmic if they lie far apart, otherwise linear (from 0
     with `zero`)."""
-    known = list(values)
-    low, high = min(known), max(known)
+    numbers = list(values)
+    low, high = min(numbers), max(numbers)
     if low > 0 and high > LOGARITHMIC_FROM * low:
         return logarithmic(title, low * 0.9, high * 1.12)
     begin = 0.0 if zero and low >= 0 else low - 0.08 * (high - low or abs(high) or 1)
@@ -59,8 +59,10 @@ def linear(
     ticks = [
         min(at * step, high) for at in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)
     ]
-    shown = step * (100 if percent else 1)
-    decimals = next((d for d in range(12) if abs(round(shown, d) - shown) < 1e-6 * shown), 12)
+    label_step = step * (100 if percent else 1)
+    decimals = next(
+        (d for d in range(12) if abs(round(label_step, d) - label_step) < 1e-6 * label_step), 12
+    )
     labels = [
         f"{100 * tick:.{decimals}f}%" if percent else f"{tick:,.{decimals}f}" for tick in ticks
     ]
@@ -94,9 +96,9 @@ def logarithmic(title: str, low: float, high: float, *, grid: bool = True) -> Ax
 
 
 def load_axis(loads: Iterable[float], unit: str) -> Axis:
-    found = sorted(set(loads))
-    low, high = found[0] / 1.12, found[-1] * 1.12
-    ticks = [(load, f"{load:,g}") for load in found]
+    distinct_loads = sorted(set(loads))
+    low, high = distinct_loads[0] / 1.12, distinct_loads[-1] * 1.12
+    ticks = [(load, f"{load:,g}") for load in distinct_loads]
     return Axis(title=unit, low=low, high=high, ticks=ticks, logarithmic=True, grid=False)
 
 

@@ -129,11 +129,11 @@ class Chart:
     def add_row(self, y: float, name: str, *marks: str) -> None:
         """Add marks at the top of the area as a row at `y` pixels, which a script may move or hide
         by `name`."""
-        made = (
+        row = (
             f'<g class="row" transform="translate(0 {px(y)})"><g '
             f'data-name="{escape(name)}">{"".join(marks)}</g></g>'
         )
-        self._marks.append(made)
+        self._marks.append(row)
 
     def group(self, entry: LegendEntry | None, *marks: str, look: str = "") -> str:
         names = " ".join(filter(None, [entry.colour if entry else "grey", look]))
@@ -154,13 +154,13 @@ class Chart:
         )
 
     def dots(self, points: Iterable[Point]) -> str:
-        made, x, y = [], 0.0, 0.0
+        moves, x, y = [], 0.0, 0.0
         for at, value in points:
             if self.contains(at, value):
                 to_x, to_y = round(self.across(at), 1), round(self.down(value), 1)
-                made.append(f"m{_by(to_x - x)}{_by(to_y - y, True)}h0")
+                moves.append(f"m{_by(to_x - x)}{_by(to_y - y, True)}h0")
                 x, y = to_x, to_y
-        return _path("dots", "".join(made))
+        return _path("dots", "".join(moves))
 
     def dot(self, x: float, y: float, tip: str) -> str:
         return (
@@ -193,14 +193,14 @@ class Chart:
     ) -> str:
         """Return horizontal bars as one mark. `places`: where each begins and ends, and its pixels
         from the top."""
-        found = []
+        outlines = []
         for begin, end, y in places:
             left = self.across(begin)
             if self.across(end) - left < NARROWEST:
                 continue
             wide = px(max(self.across(end) - left, 0.6))
-            found.append(f"M{px(left)} {px(self.top + y)}h{wide}v{px(height)}h-{wide}z")
-        return _path("bar", "".join(found), tip)
+            outlines.append(f"M{px(left)} {px(self.top + y)}h{wide}v{px(height)}h-{wide}z")
+        return _path("bar", "".join(outlines), tip)
 
     def end_label(self, value: float, y: float, words: str) -> str:
         """Return the label of a bar that ends at a value, at pixels of the drawing.
@@ -324,12 +324,12 @@ class Chart:
     def _horizontal_ticks(self) -> list[tuple[float, str, str, float]]:
         placed = [self._tick(value, label) for value, label in self.x.ticks if self.x.shows(value)]
         for every in range(1, len(placed) + 1):
-            kept = placed[::every]
-            if all(before[5] + 8 <= after[4] for before, after in pairwise(kept)):
+            ticks = placed[::every]
+            if all(before[5] + 8 <= after[4] for before, after in pairwise(ticks)):
                 break
         else:
-            kept = placed[:1]
-        return [each[:4] for each in kept]
+            ticks = placed[:1]
+        return [each[:4] for each in ticks]
 
     def _tick(self, value: float, label: str) -> tuple[float, str, str, float, float, float]:
         """Return a tick with the anchor and the place of its label, and where that begins and ends.
@@ -346,11 +346,11 @@ class Chart:
         return value, label, "middle", at, at - wide / 2, at + wide / 2
 
     def _vertical_ticks(self) -> list[tuple[float, str]]:
-        kept: list[tuple[float, str]] = []
+        ticks: list[tuple[float, str]] = []
         for value, label in self.y.ticks if self.y is not None else ():
-            if all(abs(self.down(value) - self.down(other)) >= 9 for other, _ in kept):
-                kept.append((value, label))
-        return kept
+            if all(abs(self.down(value) - self.down(other)) >= 9 for other, _ in ticks):
+                ticks.append((value, label))
+        return ticks
 
 
 def align(*charts: Chart) -> None:
@@ -471,15 +471,17 @@ def _trace(points: Sequence[Point], *, steps: bool = False) -> str:
     """Return the path through points, in pixels. Relative distances are shorter; they are taken
     from rounded places."""
     (x, y), *others = ((round(x, 1), round(y, 1)) for x, y in points)
-    made = [f"M{px(x)} {px(y)}"]
+    segments = [f"M{px(x)} {px(y)}"]
     for to_x, to_y in others:
         across, down = to_x - x, to_y - y
         if steps or not across or not down:
-            made.append((f"h{_by(across)}" if across else "") + (f"v{_by(down)}" if down else ""))
+            segments.append(
+                (f"h{_by(across)}" if across else "") + (f"v{_by(down)}" if down else "")
+            )
         else:
-            made.append(f"l{_by(across)}{_by(down, True)}")
+            segments.append(f"l{_by(across)}{_by(down, True)}")
         x, y = to_x, to_y
-    return "".join(made)
+    return "".join(segments)
 
 
 def _by(distance: float, second: bool = False) -> str:

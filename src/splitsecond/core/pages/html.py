@@ -37,9 +37,9 @@ class TableCell(Struct, frozen=True, kw_only=True):
     invalid: bool = False
 
 
-def figure_cell(found: FigureCell) -> TableCell:
-    notes = [found.interval] if found.interval else []
-    return TableCell(text=found.figure, notes=notes, look="weak" if found.needs else "")
+def figure_cell(cell: FigureCell) -> TableCell:
+    notes = [cell.interval] if cell.interval else []
+    return TableCell(text=cell.figure, notes=notes, look="weak" if cell.needs else "")
 
 
 Row = Sequence[str | TableCell]
@@ -138,19 +138,21 @@ def page_style() -> str:
 
 
 def contents(body: str) -> list[tuple[str, str]]:
-    found = []
+    headings = []
     for section in body.split('<section id="')[1:]:
         tag, _, inside = section.partition(">")
         if inside.startswith("<h2>"):
-            found.append((tag.partition('"')[0], inside.removeprefix("<h2>").partition("</h2>")[0]))
-    return found
+            headings.append(
+                (tag.partition('"')[0], inside.removeprefix("<h2>").partition("</h2>")[0])
+            )
+    return headings
 
 
 def _by_legend(plots: Sequence[Plot]) -> list[tuple[str, list[Plot]]]:
-    found: dict[str, list[Plot]] = {}
+    groups: dict[str, list[Plot]] = {}
     for plot in plots:
-        found.setdefault(plot.legend, []).append(plot)
-    return list(found.items())
+        groups.setdefault(plot.legend, []).append(plot)
+    return list(groups.items())
 
 
 def csp_hash(text: str) -> str:

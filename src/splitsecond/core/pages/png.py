@@ -99,7 +99,7 @@ def slide(
         f'<text x="{MARGIN}" y="{px(at)}" class="title" {look}>{escape(line)}</text>'
         for line, at, look in texts
     )
-    shown = "".join(
+    charts = "".join(
         _titled(plot, MARGIN + place * (WIDTH + MARGIN), top)
         for place, plot in enumerate(plots[:2])
     )
@@ -108,7 +108,7 @@ def slide(
     return _svg(
         SLIDE_WIDTH,
         below + height + MARGIN,
-        f'{words}{shown}<g transform="translate({MARGIN} {px(below)})">{key}</g>',
+        f'{words}{charts}<g transform="translate({MARGIN} {px(below)})">{key}</g>',
     )
 
 

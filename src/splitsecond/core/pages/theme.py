@@ -89,12 +89,12 @@ NAMED = ("ground", "ink", "faint", "line", "panel", "accent", "good", "warn", "b
 
 
 def variables(theme: Theme) -> dict[str, str]:
-    found = {name: getattr(theme, name) for name in NAMED}
+    colours = {name: getattr(theme, name) for name in NAMED}
     for palette in PALETTES:
-        found |= {
+        colours |= {
             f"{palette}-{i}": colour for i, colour in enumerate(getattr(theme, f"{palette}s"))
         }
-    return found
+    return colours
 
 
 def page_colours() -> str:
@@ -107,7 +107,7 @@ def page_colours() -> str:
 
 def fixed(style: str, theme: Theme) -> str:
     colours = variables(theme)
-    return re.sub(r"var\(--([a-z0-9-]+)\)", lambda found: colours[found[1]], style + _classes())
+    return re.sub(r"var\(--([a-z0-9-]+)\)", lambda match: colours[match[1]], style + _classes())
 
 
 def _classes() -> str:

@@ -169,8 +169,8 @@ class AttemptColumns(Struct, frozen=True, kw_only=True):
 
     @property
     def total_tps(self) -> Floats:
-        known = (self.outcomes == 0) & (self.output_tokens > 0) & (self.took_ns > 0)
-        return _ratio(self.output_tokens, self.took_ns, known) * NS_PER_S
+        has_rate = (self.outcomes == 0) & (self.output_tokens > 0) & (self.took_ns > 0)
+        return _ratio(self.output_tokens, self.took_ns, has_rate) * NS_PER_S
 
     @property
     def tps(self) -> Floats:
@@ -190,10 +190,10 @@ def source_places(flags: Integers) -> Integers:
     return flags >> 2 & 3 | flags >> 7 & 4
 
 
-def _ratio(above: Integers, below: Integers, known: Mask) -> Floats:
-    found = np.full(len(above), np.nan)
-    np.divide(above, below, out=found, where=known)
-    return found
+def _ratio(above: Integers, below: Integers, has_ratio: Mask) -> Floats:
+    ratios = np.full(len(above), np.nan)
+    np.divide(above, below, out=ratios, where=has_ratio)
+    return ratios
 
 
 def _numbers(o: Observation, came_us: int, label: int, call: int, attempts: int) -> tuple[int, ...]:

@@ -366,8 +366,8 @@ class Timeline(Struct, kw_only=True):
         if sending.written_ns:
             fields["written_ns"] = sending.written_ns
         usage, so_far, events = self._usage, self._so_far, len(self._token_at)
-        counted = bool(so_far) and len(so_far) == events and not usage.implausible
-        if counted:
+        has_counts = bool(so_far) and len(so_far) == events and not usage.implausible
+        if has_counts:
             fields["tokens_so_far"] = so_far
         # Without reasoning, only the token that ends an answer has no content of its own.
         if usage.reasoning_tokens or output_tokens == events + 1:
@@ -378,7 +378,7 @@ class Timeline(Struct, kw_only=True):
                 lengths=self._lengths,
                 first_answer_ns=self._first_answer_ns,
                 finish_reason=self._finish_reason,
-                counted=counted,
+                counted=has_counts,
             )
             if unstreamed:
                 fields["unstreamed_tokens"] = unstreamed

@@ -35,8 +35,8 @@ def unstreamed_tokens(
     return left_out or _end(output_tokens, len(token_at), finish_reason, counted)
 
 
-def _end(streamed: int, events: int, finish_reason: str, counted: bool) -> int:
-    return int(streamed == events + 1 and not counted and meaning(finish_reason) == "stop")
+def _end(streamed: int, events: int, finish_reason: str, has_counts: bool) -> int:
+    return int(streamed == events + 1 and not has_counts and meaning(finish_reason) == "stop")
 
 
 def _left_out_by_summary(
@@ -53,11 +53,11 @@ def _left_out_by_summary(
     """
     if first_answer_ns is None or not 0 < billed < output:
         return 0
-    shown = sum(
+    reasoning_length = sum(
         length for at, length in zip(token_at, lengths, strict=True) if at < first_answer_ns
     )
-    per_token = (sum(lengths) - shown) / (output - billed)
+    per_token = (sum(lengths) - reasoning_length) / (output - billed)
     if per_token <= 0:
         return 0
-    tokens = round(shown / per_token)
+    tokens = round(reasoning_length / per_token)
     return billed - tokens if tokens * SUMMARY_RATIO < billed else 0

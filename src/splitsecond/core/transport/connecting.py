@@ -70,7 +70,7 @@ async def open_socket(
 
     begin = clock.now_ns()
     addresses = await _before(deadline_ns, "dns", where, resolve(next_hop.host, next_hop.port))
-    named = clock.now_ns()
+    resolved = clock.now_ns()
     sock, address = await _before(deadline_ns, "connect", where, connect(addresses, where))
     try:
         if proxy is not None and secure:
@@ -83,7 +83,7 @@ async def open_socket(
     except BaseException:
         sock.close()
         raise
-    return OpenSocket(sock, session, str(address), named - begin, connected - named, tls_ns)
+    return OpenSocket(sock, session, str(address), resolved - begin, connected - resolved, tls_ns)
 
 
 async def _before(
@@ -119,7 +119,7 @@ async def resolve(host: str, port: int) -> list[Address]:
         return [literal]
     loop = asyncio.get_running_loop()
     try:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        entries = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise NetworkFault(
@@ -128,7 +128,7 @@ async def resolve(host: str, port: int) -> list[Address]:
             phase="dns",
             hint="Check the host name and this machine's DNS.",
         ) from error
-    return interleaved(Address(int(family), sockaddr) for family, _, _, _, sockaddr in found)
+    return interleaved(Address(int(family), sockaddr) for family, _, _, _, sockaddr in entries)
 
 
 def interleaved(addresses: Iterable[Address]) -> list[Address]:

@@ -513,10 +513,10 @@ class HttpConnection:
             pass
         except OSError as error:
             self._write_error = error
-        wanted = bool(self._unsent) and self._write_error is None
-        if wanted != self._writing:
-            self._writing = wanted
-            if wanted:
+        has_rest = bool(self._unsent) and self._write_error is None
+        if has_rest != self._writing:
+            self._writing = has_rest
+            if has_rest:
                 self._loop.add_writer(self._sock.fileno(), self._write)
             else:
                 self._loop.remove_writer(self._sock.fileno())

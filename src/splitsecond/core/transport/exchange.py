@@ -44,8 +44,8 @@ class Origin(Struct, frozen=True):
             raise _bad_url(url, f"got scheme {parts.scheme!r}, expected http or https")
         if not host:
             raise _bad_url(url, "it names no host")
-        if found := _NOT_IN_HOST.search(host):
-            raise _bad_url(url, f"a host cannot have {found.group()!r}")
+        if match := _NOT_IN_HOST.search(host):
+            raise _bad_url(url, f"a host cannot have {match.group()!r}")
         if parts.username is not None:
             raise CallerFault(
                 f"the URL of {host} holds credentials",
@@ -71,9 +71,9 @@ def check_target(path: str) -> None:
     """Raise `CallerFault` unless `path` can be a part of a request line."""
     if not path.startswith("/"):
         raise CallerFault(f"got the path {path!r}, expected one that begins with /", kind="bad_url")
-    if found := _NOT_IN_TARGET.search(path):
+    if match := _NOT_IN_TARGET.search(path):
         raise CallerFault(
-            f"the path {path!r} holds {found.group()!r} at position {found.start()}",
+            f"the path {path!r} holds {match.group()!r} at position {match.start()}",
             kind="bad_url",
             hint="Percent-encode it.",
         )

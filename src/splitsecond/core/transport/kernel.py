@@ -126,17 +126,17 @@ def bytes_read(sock: socket.socket) -> int | None:
         fcntl.ioctl(sock.fileno(), termios.FIONREAD, waiting)
 
 
-def raise_file_limit(wanted: int) -> int:
-    """Raise the soft limit of open files to `wanted`, as far as the hard limit allows. Return the
+def raise_file_limit(limit: int) -> int:
+    """Raise the soft limit of open files to `limit`, as far as the hard limit allows. Return the
     resulting limit.
 
     Each connection takes a file descriptor. The usual soft limit of 1,024 suits programs that use
     `select`, which cannot handle more.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return wanted if soft == resource.RLIM_INFINITY else soft
-    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft == resource.RLIM_INFINITY or soft >= limit:
+        return limit if soft == resource.RLIM_INFINITY else soft
+    allowed = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
     except (ValueError, OSError):  # macOS has a lower limit for each process beside these two

@@ -147,9 +147,9 @@ class BatchedPoller:
             self._set_timer()
 
     def unwatch(self, descriptor: int) -> None:
-        known = self._callbacks.pop(descriptor, None) is not None
+        is_watched = self._callbacks.pop(descriptor, None) is not None
         resting = self._resting.pop(descriptor, None) is not None
-        if known and not resting and not self._epoll.closed:
+        if is_watched and not resting and not self._epoll.closed:
             (self._epoll if descriptor in self._gathered else self._prompt_epoll).unregister(
                 descriptor
             )

@@ -26,12 +26,12 @@ LOOPBACK = "localhost,127.0.0.0/8,::1"
 
 
 def proxies_of_environment() -> dict[str, str]:
-    found = {
+    proxies = {
         key: os.environ.get(f"{key}_proxy") or os.environ.get(f"{key.upper()}_PROXY")
         for key in ("https", "http", "no")
     }
-    found["no"] = f"{found['no']},{LOOPBACK}" if found["no"] else LOOPBACK
-    return {key: value for key, value in found.items() if value}
+    proxies["no"] = f"{proxies['no']},{LOOPBACK}" if proxies["no"] else LOOPBACK
+    return {key: value for key, value in proxies.items() if value}
 
 
 class Proxy:
@@ -87,14 +87,14 @@ class Proxy:
             raise self._refused(f"sent extra bytes into the tunnel to {target}", head)
 
     def _refused(self, what: str, head: bytes) -> NetworkFault:
-        shown = f": {excerpt(head[:200])!r}" if head else ""
+        reply = f": {excerpt(head[:200])!r}" if head else ""
         hint = (
             "The proxy needs a user and password: http://USER:PASSWORD@HOST:PORT."
             if b" 407" in head[:12]
             else ""
         )
         return NetworkFault(
-            f"the proxy {self.origin} {what}{shown}",
+            f"the proxy {self.origin} {what}{reply}",
             kind="proxy",
             phase="connect",
             hint=hint or "Check HTTPS_PROXY, or list the host in NO_PROXY.",

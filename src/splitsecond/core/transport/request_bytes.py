@@ -33,8 +33,8 @@ def render(
     for name, value in request.fresh:
         if _key(name) in names:
             raise CallerFault("the request has the same header twice", kind="bad_header")
-        if not (value.isascii() and value.isprintable()) and (found := _NOT_IN_VALUE.search(value)):
-            raise _bad_value(name, found)
+        if not (value.isascii() and value.isprintable()) and (match := _NOT_IN_VALUE.search(value)):
+            raise _bad_value(name, match)
         fresh += f"{name}: {value.strip()}\r\n"
     if body or request.method in _METHODS_WITH_BODY:
         fresh += f"Content-Length: {len(body)}\r\n"
@@ -58,8 +58,8 @@ def _head(
     check_target(path)
     names = frozenset(_key(name) for name, _ in headers)
     for name, value in headers:
-        if found := _NOT_IN_VALUE.search(value):
-            raise _bad_value(name, found)
+        if match := _NOT_IN_VALUE.search(value):
+            raise _bad_value(name, match)
     lines = [f"{method} {origin if via_proxy else ''}{path} HTTP/1.1"]
     if "host" not in names:
         lines.append(f"Host: {origin.authority}")
@@ -85,10 +85,10 @@ def _key(name: str) -> str:
     return key
 
 
-def _bad_value(name: str, found: re.Match[str]) -> CallerFault:
+def _bad_value(name: str, match: re.Match[str]) -> CallerFault:
     return CallerFault(
-        f"the value of header {name} holds {found.group()!r} at position {found.start()} of "
-        f"{len(found.string)}",
+        f"the value of header {name} holds {match.group()!r} at position {match.start()} of "
+        f"{len(match.string)}",
         kind="bad_header",
         hint="If it is a key, look for a line break or a copied character in it.",
     )

@@ -91,8 +91,8 @@ class StreamTimes:
         self.read += count
         if self.read > self.arrived:
             self._append(self.read, at)
-        known = bisect_right(self._ends, self.read)
-        del self._ends[:known], self._times[:known]
+        obsolete = bisect_right(self._ends, self.read)
+        del self._ends[:obsolete], self._times[:obsolete]
 
     def _append(self, end: int, at: int) -> None:
         early = self._early

@@ -72,9 +72,9 @@ def stamp_sends(sock: socket.socket) -> bool:
     failed."""
     if not _LINUX:
         return False
-    wanted = _TX_SOFTWARE | _TX_SCHED | _SOFTWARE | _OPT_ID | _OPT_TSONLY
+    flags = _TX_SOFTWARE | _TX_SCHED | _SOFTWARE | _OPT_ID | _OPT_TSONLY
     try:
-        sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPING, wanted)
+        sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPING, flags)
     except OSError:
         return False
     return True

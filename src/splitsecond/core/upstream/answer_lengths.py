@@ -18,13 +18,13 @@ class AnswerLengths:
     def __init__(self) -> None:
         self._full = 0
 
-    def expected(self, asked: int | None) -> int | None:
+    def expected(self, limit: int | None) -> int | None:
         """Return how many content events an answer will have at least; None: it is not known.
 
-        `asked`: its `output_limit`.
+        `limit`: its `output_limit`.
         """
-        return None if asked is None or self._full < LIKE_BEFORE else int(asked * FULL_SHARE)
+        return None if limit is None or self._full < LIKE_BEFORE else int(limit * FULL_SHARE)
 
-    def record(self, asked: int | None, events: int) -> None:
-        if asked is not None:
-            self._full = self._full + 1 if events >= int(asked * FULL_SHARE) else 0
+    def record(self, limit: int | None, events: int) -> None:
+        if limit is not None:
+            self._full = self._full + 1 if events >= int(limit * FULL_SHARE) else 0

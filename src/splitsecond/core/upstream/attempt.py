@@ -137,12 +137,12 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
         if total_ms is not None:
             total_ns = call.start_ns + total_ms * NS_PER_MS
             deadline_ns = total_ns if deadline_ns is None else min(total_ns, deadline_ns)
-        asked = buffer = pending = None
+        limit = buffer = pending = None
         if config.raw and not call.watched:
             pending = PendingBytes(FULL_BYTES)
             decoder.in_runs = transcoder is None
         else:
-            asked, buffer = None if config.raw else output_limit(call.body), deque[Event]()
+            limit, buffer = None if config.raw else output_limit(call.body), deque[Event]()
             if call.watched:
                 pending = PendingBytes(HELD_BYTES)
         kind = Attempt if call.notes.meter is None else MeteredAttempt
@@ -155,7 +155,7 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
             _decoder=decoder,
             _transcoder=transcoder,
             _request_bytes=request_bytes,
-            _asked=asked,
+            _asked=limit,
             _buffer=buffer,
             _pending=pending,
             _last_ns=call.start_ns,
@@ -195,8 +195,8 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
                     self._timeline.record_sparse_read([], *exchange.packets_read())
             else:
                 events = self._decoder.feed(data, at)
-                if (counted := self._decoder.counted) is not None:
-                    events = self._with_possible_counts(events, counted)
+                if (usage := self._decoder.counted) is not None:
+                    events = self._with_possible_counts(events, usage)
                 if events:
                     self._take_events(events)
                 if self._transcoder is not None:
@@ -229,8 +229,8 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
                 return
             if not self._complete:
                 events = self._decoder.close(at)
-                if (counted := self._decoder.counted) is not None:
-                    events = self._with_possible_counts(events, counted)
+                if (usage := self._decoder.counted) is not None:
+                    events = self._with_possible_counts(events, usage)
                 if events:
                     self._take_events(events, last=True)
                 if self._transcoder is not None:
@@ -304,13 +304,13 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
         self._finished_ns = self._last_ns
         return True
 
-    def _with_possible_counts(self, events: list[Event], counted: Usage) -> list[Event]:
-        """Return `events`, without their counts if `counted`, the largest of them, or earlier ones
+    def _with_possible_counts(self, events: list[Event], usage: Usage) -> list[Event]:
+        """Return `events`, without their counts if `usage`, the largest of them, or earlier ones
         cannot be true."""
         self._decoder.counted = None
         sent, received = self._request_bytes, self._timeline.body_bytes
         # nearly all; for others the call is examined
-        if not self._miscounted and possible(counted, sent, received):
+        if not self._miscounted and possible(usage, sent, received):
             return events
         if self._unseen is None:
             self._unseen = unseen_tokens(self._call, self._config.output_tokens)
@@ -318,7 +318,7 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
             min(size + unseen, MAX_TOKENS)
             for size, unseen in zip((sent, received), self._unseen, strict=True)
         )
-        self._miscounted = self._miscounted or not possible(counted, *most)
+        self._miscounted = self._miscounted or not possible(usage, *most)
         return without_counts(events) if self._miscounted else events
 
     def _awaits_only_the_end(self) -> bool:

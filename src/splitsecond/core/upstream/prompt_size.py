@@ -76,8 +76,8 @@ def _picture_sizes(data: bytes | memoryview) -> Iterator[int]:
             continue
         before = bytes(data[max(done, place - _MIN_PICTURE) : place])
         begin = place - (len(before) - len(before.rstrip(_BASE64)))
-        found = _match_base64(data, place)
-        done = place if found is None else found.end()
+        match = _match_base64(data, place)
+        done = place if match is None else match.end()
         if done - begin >= _MIN_PICTURE:
             yield done - begin
 

@@ -59,8 +59,8 @@ def from_catalog(target: str, environment: Mapping[str, str]) -> TargetSpec:
     """Return the spec of "provider/model". Raises `CallerFault` for an unknown provider, a missing
     address or key."""
     name, model = split_target(target)
-    found = provider(name)
-    spec = spec_at(found, target, model, found, base_url=fill_base_url(found, environment))
+    entry = provider(name)
+    spec = spec_at(entry, target, model, entry, base_url=fill_base_url(entry, environment))
     api_key(spec, environment)
     return spec
 
@@ -73,17 +73,17 @@ def spec_at(
     `entry`: the catalogue's entry of the provider, which knows tiers and models; None: it has none.
     `fields` come before both. Raises `CallerFault` for an unknown tier.
     """
-    known: dict[str, Any] = {"name": target, "model": model}
+    target_fields: dict[str, Any] = {"name": target, "model": model}
     if entry is not None:
         model, tier = entry.split_tier(model)
-        known = {
+        target_fields = {
             "name": target,
             "model": model,
             "quirks": access.quirks | (entry.tiers[tier].quirks if tier else {}),
             "prefill": entry.continues(model),
             "output_tokens": entry.model(model).output_tokens,
         }
-    return TargetSpec(**access.access | known | fields)
+    return TargetSpec(**access.access | target_fields | fields)
 
 
 def api_key(spec: TargetSpec, environment: Mapping[str, str]) -> str | None:
@@ -101,9 +101,9 @@ def api_key(spec: TargetSpec, environment: Mapping[str, str]) -> str | None:
                     hint="Was it pasted with a line break or a curly quote?",
                 )
             return value
-    given = any(variable in environment for variable in spec.api_key_env)
+    is_set = any(variable in environment for variable in spec.api_key_env)
     raise CallerFault(
-        f"no key: {' or '.join(spec.api_key_env)} is {'empty' if given else 'not set'}",
+        f"no key: {' or '.join(spec.api_key_env)} is {'empty' if is_set else 'not set'}",
         kind="missing_key",
         target=spec.name,
         hint=keys_like(spec.api_key_env, environment) + f"export {spec.api_key_env[0]}=...",

@@ -283,10 +283,10 @@ class Target:
             )
             raise redact_fault(fault, self._spec.name, self._secrets)
         answer = bytes(poll.body)
-        counted = read_json(answer, _decode_counted)
+        usage = read_json(answer, _decode_counted)
         if (
-            counted is None
-            or counted.input_tokens > len(encoded.body) + unseen_tokens(call, None).input
+            usage is None
+            or usage.input_tokens > len(encoded.body) + unseen_tokens(call, None).input
         ):
             words = f"the count of tokens cannot be true: {excerpt(answer)}"
             raise ProviderFault(
@@ -297,15 +297,15 @@ class Target:
     def _credentials(self, call: Call) -> tuple[tuple[str, str], ...]:
         """Return the headers with the client's own credentials. Raises `CallerFault` if this target
         may not get them: they are for the vendor whose API the client uses."""
-        found, vendor = call.credentials, VENDORS.get(self._spec.api_format)
-        if found is not None and found.vendor == vendor:
-            return tuple(each for each in found.headers if each[0] not in self._headers)
-        if found is None and vendor in KEYLESS:
+        credentials, vendor = call.credentials, VENDORS.get(self._spec.api_format)
+        if credentials is not None and credentials.vendor == vendor:
+            return tuple(each for each in credentials.headers if each[0] not in self._headers)
+        if credentials is None and vendor in KEYLESS:
             return ()
         why = (
             "the request has none"
-            if found is None
-            else f"those of the request are for {found.vendor}"
+            if credentials is None
+            else f"those of the request are for {credentials.vendor}"
         )
         raise CallerFault(
             f"it is called with the client's own credentials, and {why}",
@@ -383,9 +383,9 @@ class Target:
         if origin != self._origin:
             headers = {"user-agent": headers["user-agent"]}
             fresh = tuple(each for each in fresh if each[0] != "authorization")
-        wanted = {**headers, "accept": "text/event-stream", "cache-control": "no-store"}
-        wanted.pop("content-type", None)
-        return origin, Request("GET", path, tuple(wanted.items()), fresh=fresh)
+        stream_headers = {**headers, "accept": "text/event-stream", "cache-control": "no-store"}
+        stream_headers.pop("content-type", None)
+        return origin, Request("GET", path, tuple(stream_headers.items()), fresh=fresh)
 
     def close(self) -> None:
         self._client.close()

@@ -108,14 +108,14 @@ def _encoded(
 def _in_own_names(message: str, call: Call, form: ClientFormat, reader: RequestReader) -> str:
     """Return the `message` of a refusal with the client's own names of fields, messages and
     parts."""
-    if found := _PLACE.match(message):
-        kind = found[3] or ("image_url" if found[2] else "")
-        link = ", by its link" if found[2] and not found[3] else ""
+    if match := _PLACE.match(message):
+        kind = match[3] or ("image_url" if match[2] else "")
+        link = ", by its link" if match[2] and not match[3] else ""
         part = f", a part of type {form.own_parts.get(kind, kind)!r}{link}," if kind else ""
         sources = reader.sources(call)
-        source = sources[min(int(found[1]), len(sources) - 1)]
+        source = sources[min(int(match[1]), len(sources) - 1)]
         place = form.system_field if source < 0 else f"{form.messages_field}[{source}]"
-        return place + part + message[found.end() :]
+        return place + part + message[match.end() :]
     name, space, rest = message.partition(" ")
     return form.own_fields.get(name, name) + space + rest
 
@@ -124,10 +124,10 @@ def transcoder(call: Call, model: str) -> Transcoder:
     if call.operation in ("embeddings", "rerank"):
         return ItemsTranscoder(call, model)
     form = client_format(call)
-    made = form.transcoder(call, model)
+    result = form.transcoder(call, model)
     if form.opens_with_tokens and call.stream:
-        made.prompt_tokens = input_tokens(call)
-    return made
+        result.prompt_tokens = input_tokens(call)
+    return result
 
 
 def continuation_encoder(call: Call) -> ContinuationEncoder | None:

@@ -68,11 +68,11 @@ def unseen_tokens(call: Call, output_tokens: int | None) -> UnseenTokens:
     )
 
 
-def possible(counted: Usage, input_tokens: int, output_tokens: int) -> bool:
+def possible(usage: Usage, input_tokens: int, output_tokens: int) -> bool:
     """Return whether counts are neither implausible already nor beyond these numbers."""
-    if counted.implausible or (counted.input_tokens or 0) > input_tokens:
+    if usage.implausible or (usage.input_tokens or 0) > input_tokens:
         return False
-    return (counted.output_tokens or 0) <= output_tokens
+    return (usage.output_tokens or 0) <= output_tokens
 
 
 def without_counts(events: Iterable[Event]) -> list[Event]:

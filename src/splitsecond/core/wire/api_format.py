@@ -190,7 +190,7 @@ class AnswerWriter(Protocol):
         """Read the client's tools in the fields of its request, if answers describe the tools."""
         return
 
-    def report_times(self, took: ServerTimes, form: TimesForm | None) -> None:
+    def report_times(self, times: ServerTimes, form: TimesForm | None) -> None:
         """Report these times at the end; `form`: as in OpenAI's format, None for none."""
         return
 

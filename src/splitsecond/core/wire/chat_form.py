@@ -334,11 +334,11 @@ def standard_part(part: Fields) -> Fields:
 
 
 def _standard_url(url: str) -> str:
-    found = _DATA_URL.match(url)
-    if found is None:
+    match = _DATA_URL.match(url)
+    if match is None:
         return url
-    kind = found[1].lower()
-    return f"data:{_OTHER_TYPES.get(kind, kind)};base64,{standard_base64(url[found.end() :])}"
+    kind = match[1].lower()
+    return f"data:{_OTHER_TYPES.get(kind, kind)};base64,{standard_base64(url[match.end() :])}"
 
 
 def text_of(data: str, place: str) -> str:
@@ -348,9 +348,9 @@ def text_of(data: str, place: str) -> str:
         raise CallerFault(f"{place} is not the base64 of a text in UTF-8") from None
 
 
-def refuse_type(kind: str, known: Collection[str], place: str, api_format: str) -> None:
-    if kind and kind not in known:
-        hint = f"Possible here: {', '.join(known)}."
+def refuse_type(kind: str, kinds: Collection[str], place: str, api_format: str) -> None:
+    if kind and kind not in kinds:
+        hint = f"Possible here: {', '.join(kinds)}."
         raise not_translatable(f"{place} of the media type {kind!r}", api_format, hint)
 
 
@@ -365,19 +365,19 @@ _LINK_TYPES: Mapping[str, str] = {
 def media_type(url: str) -> str:
     """Return the media type of a data URL, or by the ending of an address; "" if unknown."""
     if url.startswith("data:"):
-        found = _DATA_URL.match(url)
-        return "" if found is None else found[1]
+        match = _DATA_URL.match(url)
+        return "" if match is None else match[1]
     return _LINK_TYPES.get(url.partition("?")[0].rpartition(".")[2].lower(), "")
 
 
 def media_of(url: str, place: str) -> tuple[str, str]:
     """Return the media type and the base64 of a data URL. Raises `CallerFault` for another URL."""
-    found = _DATA_URL.match(url)
-    if found is None:
+    match = _DATA_URL.match(url)
+    if match is None:
         raise CallerFault(
             f"{place} is not a data URL in base64", hint="Expected data:image/png;base64,..."
         )
-    return found[1], url[found.end() :]
+    return match[1], url[match.end() :]
 
 
 def read_part(part: Fields, place: str) -> tuple[str, str]:
@@ -472,12 +472,12 @@ def with_prefill(chat: Call, prefill: str | bool | None) -> Call:
 
 
 def functions_named(tools: Any, name: str | None = None) -> list[Fields]:
-    found = []
+    functions = []
     for tool in tools if isinstance(tools, list) else ():
         match tool:
             case {"function": {"name": str(own)}} if name in (None, own):
-                found.append(tool)
-    return found
+                functions.append(tool)
+    return functions
 
 
 def stop_list(fields: Fields) -> Any:
@@ -494,8 +494,8 @@ def output_format(fields: Fields, api_format: str) -> tuple[str, Fields]:
             return "json_object", {}
         case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
             return "json_schema", schema
-        case wanted:
-            raise not_translatable(f"response_format {short(wanted)}", api_format)
+        case other:
+            raise not_translatable(f"response_format {short(other)}", api_format)
 
 
 def take_output_limit(fields: Fields) -> Any:

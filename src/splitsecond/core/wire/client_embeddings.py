@@ -103,8 +103,8 @@ def of_ollama(call: Call) -> Call:
 
 def for_ollama(vectors: Vectors) -> Fields:
     count = vectors.usage.get("prompt_tokens") if isinstance(vectors.usage, dict) else None
-    counted = known(prompt_eval_count=count if isinstance(count, int) else None)
-    return {"model": vectors.model, "embeddings": vectors.in_order(), **counted}
+    counts = known(prompt_eval_count=count if isinstance(count, int) else None)
+    return {"model": vectors.model, "embeddings": vectors.in_order(), **counts}
 
 
 def one_for_ollama(vectors: Vectors) -> Fields:

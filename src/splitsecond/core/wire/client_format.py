@@ -351,21 +351,21 @@ come in. The first whose `root` fits a path counts."""
 def listing_at(path: str, headers: Mapping[bytes, bytes]) -> tuple[ModelListing, str] | None:
     """Return how to list models at `path`, and the name of the model there, "" for all; None if no
     format does."""
-    found = listing_format(path, headers)
-    return None if found is None or found[0].models is None else (found[0].models, found[1])
+    pair = listing_format(path, headers)
+    return None if pair is None or pair[0].models is None else (pair[0].models, pair[1])
 
 
 def listing_format(path: str, headers: Mapping[bytes, bytes]) -> tuple[ClientFormat, str] | None:
     """Return the format whose clients list models at `path`, and the name of the model there, or
     None."""
-    found = [
+    candidates = [
         (form, path[len(root) + 1 :])
         for form in FORMATS
         for root in (form.models.paths if form.models else ())
         if path == root or (form.models and form.models.model and path.startswith(root + "/"))
     ]
-    marked = (each for each in found if each[0].models and each[0].models.header in headers)
-    return next(marked, found[0] if found else None)
+    marked = (each for each in candidates if each[0].models and each[0].models.header in headers)
+    return next(marked, candidates[0] if candidates else None)
 
 
 def client_format(call: Call) -> ClientFormat:

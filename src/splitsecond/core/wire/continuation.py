@@ -171,8 +171,10 @@ def only_tools(body: Mapping[str, Raw | Any], kinds: Sequence[str | None]) -> bo
     tools = body.get("tools")
     if tools is None:
         return True
-    found = read_json(tools if isinstance(tools, Raw) else msgspec.json.encode(tools), _read_tools)
-    return found is not None and all(tool.type in kinds for tool in found)
+    decoded = read_json(
+        tools if isinstance(tools, Raw) else msgspec.json.encode(tools), _read_tools
+    )
+    return decoded is not None and all(tool.type in kinds for tool in decoded)
 
 
 def _without_break(events: list[Event]) -> list[Event]:

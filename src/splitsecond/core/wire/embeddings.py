@@ -139,8 +139,8 @@ class VectorsDecoder(_TranslatedItems):
 
     def _take_whole(self, answer: _Vectors, body: bytes) -> None:
         given = answer.embeddings
-        found = given.numbers if isinstance(given, _Floats) else given or []
-        vectors = [_decode_values(each).values if _begins(each) == b"{" else each for each in found]
+        items = given.numbers if isinstance(given, _Floats) else given or []
+        vectors = [_decode_values(each).values if _begins(each) == b"{" else each for each in items]
         if not all(_begins(each) == b"[" for each in vectors):
             vectors = []
         billed = answer.meta and answer.meta.billed_units

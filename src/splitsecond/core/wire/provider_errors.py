@@ -271,23 +271,25 @@ def fault_from_response(
     None: the wall clock). Waits are at most a day.
     """
     payload = _json(body)
-    error, shown = _error_in(payload, body), excerpt(body)
-    message = f"HTTP {status}: {error.message or shown or 'the body is empty'}"
+    error, text = _error_in(payload, body), excerpt(body)
+    message = f"HTTP {status}: {error.message or text or 'the body is empty'}"
     rule, kind = _rule_of(status, error)
     hint = hints.get(status, _hint(rule, status, body))
-    known: dict[str, Any] = {"kind": kind or f"http_{status}", "phase": phase, "excerpt": shown}
+    common: dict[str, Any] = {"kind": kind or f"http_{status}", "phase": phase, "excerpt": text}
     too_long = kind == CONTEXT_EXCEEDED
     if too_long or (rule is None and _is_callers(status, payload, error)):
         code = "" if too_long else error.code
         status = status if status < 500 else 400
-        return CallerFault(message, **known, status=status, hint=hint, code=code, param=error.param)
+        return CallerFault(
+            message, **common, status=status, hint=hint, code=code, param=error.param
+        )
     wait_s = _until_access_s(rule, error, now) if kind == USAGE_LIMIT else None
     if wait_s is None and _is_daily(payload):
         hint, wait_s = _DAY_HINT, _DAY_S
     if wait_s is None:
         wait_s = _requested_wait_s(headers, payload, now)
     wait_ns = None if wait_s is None else round(min(max(wait_s, 0.0), _LONGEST_WAIT_S) * NS_PER_S)
-    return ProviderFault(message, **known, status=status, hint=hint, retry_after_ns=wait_ns)
+    return ProviderFault(message, **common, status=status, hint=hint, retry_after_ns=wait_ns)
 
 
 def in_band_fault(error: ProviderError, data: bytes, *, phase: Phase) -> Fault:
@@ -452,8 +454,8 @@ def _retry_delay_s(payload: Any) -> float | None:
     """Return the wait in Google's RetryInfo, in the body (``"retryDelay": "34s"``)."""
     for detail in _details(payload):
         match detail:
-            case {"retryDelay": str(delay)} if found := _DURATION.fullmatch(delay):
-                return float(found[1])
+            case {"retryDelay": str(delay)} if duration := _DURATION.fullmatch(delay):
+                return float(duration[1])
     return None
 
 

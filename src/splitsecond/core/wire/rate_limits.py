@@ -92,8 +92,8 @@ def _tightest(headers: Mapping[str, str], windows: Sequence[Sequence[str]]) -> _
 
 
 def _count(text: str | None) -> int | None:
-    found = _COUNT.match(text) if text else None
-    return int(found[1]) if found else None
+    match = _COUNT.match(text) if text else None
+    return int(match[1]) if match else None
 
 
 def _reset_ns(text: str | None, headers: Mapping[str, str]) -> int | None:

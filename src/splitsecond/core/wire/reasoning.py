@@ -108,22 +108,22 @@ class ReasoningRequest(Struct, frozen=True, kw_only=True):
         A model that always reasons gets the least, and the request to switch reasoning off is
         reported as left out.
         """
-        known = self.known or efforts
-        if self.off and "none" in known:
+        levels = self.known or efforts
+        if self.off and "none" in levels:
             return "none"
         if self.off:
             left_out(call, self.name)
-            return known[0]
+            return levels[0]
         place = _ORDER(self.effort or _effort(self.budget))
         return min(
-            (word for word in known if word != "none"), key=lambda word: abs(_ORDER(word) - place)
+            (word for word in levels if word != "none"), key=lambda word: abs(_ORDER(word) - place)
         )
 
 
-def from_budget(name: str, budget: int, shown: bool | None = None) -> ReasoningRequest:
+def from_budget(name: str, budget: int, visible: bool | None = None) -> ReasoningRequest:
     """Return the request for a budget in tokens; a negative one lets the model decide."""
     on, tokens = (True, None) if budget < 0 else (None, budget)
-    return ReasoningRequest(name=name, on=on, budget=tokens, shown=shown)
+    return ReasoningRequest(name=name, on=on, budget=tokens, shown=visible)
 
 
 def requested(
@@ -140,34 +140,34 @@ def requested(
     `own`: the name that the target's API format has itself, which stays if it has that format's
     form. Raises `CallerFault` for an unknown effort.
     """
-    found = (
+    client_request = (
         fields.pop(FIELD)
         if isinstance(fields.get(FIELD), ReasoningRequest)
         else _from_fields(fields, own)
     )
-    if found is None:
+    if client_request is None:
         return None
     style = style_for(styles, model)
     if style is None:
-        if found.is_set and not found.off:
-            left_out(call, found.name)
+        if client_request.is_set and not client_request.off:
+            left_out(call, client_request.name)
         return None
-    request: ReasoningRequest = structs.replace(found, known=style.efforts)
+    request: ReasoningRequest = structs.replace(client_request, known=style.efforts)
     return request
 
 
 def _from_fields(fields: Fields, own: str) -> ReasoningRequest | None:
     """Return the reasoning requested in any field that clients of OpenAI's format send, OpenAI's
     own first."""
-    found = [
+    requests = [
         each
         for each in (_reasoning_effort(fields), *(read(fields, own) for read in _READERS))
         if each
     ]
-    if not found:
+    if not requests:
         return None
-    first = found[0]
-    for other in found[1:]:
+    first = requests[0]
+    for other in requests[1:]:
         unset = {
             name: getattr(other, name) for name in _SETTINGS if getattr(first, name) in (None, "")
         }
@@ -194,56 +194,60 @@ def _known(effort: Any, name: str = "reasoning_effort") -> str:
 
 
 def _reasoning(fields: Fields, own: str) -> ReasoningRequest | None:
-    given = fields.get(FIELD)
-    if not isinstance(given, dict) or (own == FIELD and _OBJECT.isdisjoint(given)):
+    settings = fields.get(FIELD)
+    if not isinstance(settings, dict) or (own == FIELD and _OBJECT.isdisjoint(settings)):
         return None
     del fields[FIELD]
-    effort, budget, excluded = given.get("effort"), given.get("max_tokens"), given.get("exclude")
+    effort, budget, excluded = (
+        settings.get("effort"),
+        settings.get("max_tokens"),
+        settings.get("exclude"),
+    )
     return ReasoningRequest(
         name=FIELD,
         effort="" if effort is None else _known(effort, "reasoning.effort"),
         budget=budget if _is_count(budget) and budget >= 0 else None,
-        on=given["enabled"] if isinstance(given.get("enabled"), bool) else None,
+        on=settings["enabled"] if isinstance(settings.get("enabled"), bool) else None,
         shown=not excluded if isinstance(excluded, bool) else None,
     )
 
 
 def _thinking(fields: Fields, own: str) -> ReasoningRequest | None:
-    given = fields.get("thinking")
-    if not isinstance(given, dict) or own == "thinking":
+    thinking = fields.get("thinking")
+    if not isinstance(thinking, dict) or own == "thinking":
         return None
-    found = from_messages(given)
-    if found is not None:
+    request = from_messages(thinking)
+    if request is not None:
         del fields["thinking"]
-    return found
+    return request
 
 
-def from_messages(given: Any) -> ReasoningRequest | None:
+def from_messages(thinking: Any) -> ReasoningRequest | None:
     """Return the reasoning requested by ``thinking`` in Anthropic's form or one derived from it;
     None: another form."""
-    shown: bool | None = None
-    match given:
+    visible: bool | None = None
+    match thinking:
         case {"display": "summarized" | "omitted" as display}:
-            shown = display == "summarized"
-    match given:
+            visible = display == "summarized"
+    match thinking:
         case {"type": "disabled"}:
-            return ReasoningRequest(name="thinking", on=False, shown=shown)
+            return ReasoningRequest(name="thinking", on=False, shown=visible)
         case {"type": "enabled", "budget_tokens": budget} | {
             "type": "enabled",
             "token_budget": budget,
         }:
-            return from_budget("thinking", budget, shown) if _is_count(budget) else None
+            return from_budget("thinking", budget, visible) if _is_count(budget) else None
         case {"type": "enabled" | "adaptive" | "auto"}:
-            return ReasoningRequest(name="thinking", on=True, shown=shown)
+            return ReasoningRequest(name="thinking", on=True, shown=visible)
     return None
 
 
 def _think(fields: Fields, own: str) -> ReasoningRequest | None:
-    given = fields.get("think")
-    if own == "think" or not (isinstance(given, bool) or given in EFFORTS):
+    think = fields.get("think")
+    if own == "think" or not (isinstance(think, bool) or think in EFFORTS):
         return None
     del fields["think"]
-    on, effort = (given, "") if isinstance(given, bool) else (None, given)
+    on, effort = (think, "") if isinstance(think, bool) else (None, think)
     return ReasoningRequest(name="think", on=on, effort=effort)
 
 

@@ -199,13 +199,13 @@ def end_of_events(data: bytes | bytearray, begin: int) -> int:
         last = data.rfind(b"\n\n", begin)
         return 0 if last < 0 else last + 2
     end = 0
-    for found in _EVENT_END.finditer(data, begin):
-        end = found.end()
+    for match in _EVENT_END.finditer(data, begin):
+        end = match.end()
     return end
 
 
 def events_in(data: bytes) -> list[bytes]:
-    ends = [found.end() for found in _EVENT_END.finditer(data)]
+    ends = [match.end() for match in _EVENT_END.finditer(data)]
     starts = [0, *ends]
     return [data[start:end] for start, end in zip(starts, [*ends, len(data)], strict=True)]
 

@@ -74,12 +74,12 @@ _decode_answer = msgspec.json.Decoder(_AnswerOrEvent).decode
 
 
 def _named(data: bytes) -> list[str]:
-    found = read_json(data, _decode_answer)
-    if found is None:
+    outer = read_json(data, _decode_answer)
+    if outer is None:
         return []
-    answer = found.response or found
-    named = (answer, answer.conversation, *answer.output, found.message, found.item)
-    return [each.id for each in named if each is not None and isinstance(each.id, str)]
+    answer = outer.response or outer
+    holders = (answer, answer.conversation, *answer.output, outer.message, outer.item)
+    return [each.id for each in holders if each is not None and isinstance(each.id, str)]
 
 
 class _Reference(_Id):
@@ -100,9 +100,11 @@ def ids_in_request(body: Mapping[str, Raw]) -> Iterator[tuple[str, str]]:
     """Yield the ids in a request, each with its field. Raises `CallerFault` for more values than
     are decoded."""
     for name in CONTINUES:
-        given = read_json(body[name], _decode_reference) if name in body else None
-        named = (given.id, given.previous_message_id) if isinstance(given, _Reference) else (given,)
-        yield from ((name, each) for each in named if isinstance(each, str))
+        link = read_json(body[name], _decode_reference) if name in body else None
+        identities = (
+            (link.id, link.previous_message_id) if isinstance(link, _Reference) else (link,)
+        )
+        yield from ((name, each) for each in identities if isinstance(each, str))
     items = bytes(body.get("input", b""))
     if not any(mark in items for mark in _MAY_HOLD_ID):
         return

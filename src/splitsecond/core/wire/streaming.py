@@ -201,9 +201,9 @@ class Decoder:
             self.odd_fields = (*self.odd_fields, name)
 
     def _note_times(self, times: Struct | None) -> None:
-        found = {} if times is None else structs.asdict(times)
+        by_name = {} if times is None else structs.asdict(times)
         self.server_timings.update(
-            (name, float(value)) for name, value in found.items() if value is not None
+            (name, float(value)) for name, value in by_name.items() if value is not None
         )
 
     def _note_tier(self, word: object) -> None:
@@ -373,11 +373,11 @@ class Decoder:
     def _text_of(self, data: bytes) -> str | None:
         """Return the text of an event like the one before it, taken a second time, which changes
         only the number of tokens."""
-        parsed, out, counted = read_json(data, self.event_form.decode), self._out, self._tokens
+        parsed, out, tokens = read_json(data, self.event_form.decode), self._out, self._tokens
         added = self._out = []
         if parsed is not None:  # else the event before it was repaired
             self._take_event(parsed, "", data)
-            self._tokens = counted
+            self._tokens = tokens
         self._out = out
         return added[0].text if len(added) == 1 and isinstance(added[0], Token) else None
 
@@ -545,8 +545,8 @@ def fitted(data: bytes, form: msgspec.json.Decoder[T]) -> tuple[T, list[str]]:
 
 def _steps_to(error: msgspec.ValidationError) -> list[str | int]:
     """Return the steps to the value that did not fit; none for the whole."""
-    found = _PLACE.search(str(error))
-    return [name or int(number) for name, number in _STEP.findall(found[1])] if found else []
+    match = _PLACE.search(str(error))
+    return [name or int(number) for name, number in _STEP.findall(match[1])] if match else []
 
 
 def _integer(text: str) -> int | None:

@@ -50,15 +50,15 @@ def bytes_around(
 
 
 def _only_value(data: bytes, raw: bytes) -> int:
-    found = -1
+    place = -1
     at = data.find(b'"' + raw + b'"')
     while at >= 0:
         if data[:at].rstrip().endswith(b":"):
-            if found >= 0:
+            if place >= 0:
                 return -1
-            found = at + 1
+            place = at + 1
         at = data.find(b'"' + raw + b'"', at + 1)
-    return found
+    return place
 
 
 class TextEvents(Struct, eq=False):
@@ -140,11 +140,11 @@ class TextEvents(Struct, eq=False):
         if not self.current or len(data) - len(text) != len(before) + len(after):
             return ""
         try:
-            found = _decode_text(b'"%b"' % text)
+            decoded = _decode_text(b'"%b"' % text)
         except ValueError:
             return ""
         self._unused = 0
-        return found
+        return decoded
 
     def read(self, data: bytes, at: int) -> tuple[list[str], int]:
         """Return the texts of the known events that follow each other in `data` from `at`, and
@@ -158,10 +158,10 @@ class TextEvents(Struct, eq=False):
             and self._runs
             and data.startswith(before, at)
         ):
-            found = self._run(data, at)
-            self._runs = found is not None  # tried again and again, it could take quadratic time
-            if found is not None:
-                texts, at = found
+            run = self._run(data, at)
+            self._runs = run is not None  # tried again and again, it could take quadratic time
+            if run is not None:
+                texts, at = run
         begin = len(before)
         while data.startswith(before, at):
             end = data.find(after, at + begin)

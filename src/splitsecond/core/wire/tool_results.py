@@ -23,19 +23,19 @@ def text_results(messages: Any, *, failures: bool = False) -> Any:
     `failures`: the format has a failure flag."""
     if not isinstance(messages, list) or not any(_is_result(message) for message in messages):
         return messages
-    made: list[Any] = []
+    plain_messages: list[Any] = []
     pictures: list[Fields] = []
     for message in messages:
         if _is_result(message):
             result, media = _split_media(message)
-            made.append(result if failures else _mark_failure(result))
+            plain_messages.append(result if failures else _mark_failure(result))
             pictures += media
             continue
         if pictures:
-            message = _with_media(pictures, message, made)
+            message = _with_media(pictures, message, plain_messages)
             pictures = []
-        made.append(message)
-    return [*made, {"role": "user", "content": pictures}] if pictures else made
+        plain_messages.append(message)
+    return [*plain_messages, {"role": "user", "content": pictures}] if pictures else plain_messages
 
 
 def mark_failures(messages: Any) -> Any:
@@ -73,7 +73,7 @@ def _split_media(message: Fields) -> tuple[Fields, list[Fields]]:
     return {**message, "content": texts or _SEE_NEXT}, media
 
 
-def _with_media(pictures: list[Fields], message: Any, made: list[Any]) -> Any:
+def _with_media(pictures: list[Fields], message: Any, earlier: list[Any]) -> Any:
     """Return the message after the results with the images in it, if it is a user's; else these get
     their own."""
     match message:
@@ -81,7 +81,7 @@ def _with_media(pictures: list[Fields], message: Any, made: list[Any]) -> Any:
             return {**message, "content": [*pictures, {"type": "text", "text": text}]}
         case {"role": "user", "content": list(parts)}:
             return {**message, "content": [*pictures, *parts]}
-    made.append({"role": "user", "content": pictures})
+    earlier.append({"role": "user", "content": pictures})
     return message
 
 

@@ -150,18 +150,18 @@ def _check_entries(name: str, value: Any) -> None:
     lists in them: translation takes about 4 µs for each, and nothing else runs meanwhile."""
     if not isinstance(value, list):
         return
-    found = 0
+    count = 0
     for entry in value:
         if isinstance(entry, dict):
-            found += 1
-            found += sum(
+            count += 1
+            count += sum(
                 isinstance(part, dict)
                 for own in entry.values()
                 if isinstance(own, list)
                 for part in own
             )
-    if found > MAX_MESSAGES:
-        raise _too_large(f"{name} has {found:,} entries and parts", MAX_MESSAGES)
+    if count > MAX_MESSAGES:
+        raise _too_large(f"{name} has {count:,} entries and parts", MAX_MESSAGES)
 
 
 def _too_large(what: str, most: int) -> CallerFault:

@@ -68,11 +68,11 @@ class TeamOverview(BearerOverview, frozen=True, kw_only=True):
 
 
 def requests_by(counts: MetricCounts, label: Callable[[str, str], str]) -> dict[str, Requests]:
-    found: dict[str, Requests] = {}
+    requests: dict[str, Requests] = {}
     for (route, client, status), number in counts.requests.items():
         if route:
-            found.setdefault(label(route, client), Requests()).add(status, number)
-    return found
+            requests.setdefault(label(route, client), Requests()).add(status, number)
+    return requests
 
 
 def client_overviews(
@@ -86,7 +86,7 @@ def client_overviews(
     for (client, _), cost in counts.cost_usd.items():
         usd[client] = usd.get(client, 0.0) + cost
     calls = {key.name: requests.get(key.name, Requests()) for key in keys}
-    shown = set(sorted(calls, key=lambda name: -calls[name].all)[:MAX_SHOWN])
+    busiest = set(sorted(calls, key=lambda name: -calls[name].all)[:MAX_SHOWN])
     seen = [
         ClientOverview(
             team="" if key.team is None else key.team.name,
@@ -95,9 +95,9 @@ def client_overviews(
             **_bearer(key, calls[key.name], limits, spending),
         )
         for key in keys
-        if key.name in shown
+        if key.name in busiest
     ]
-    return seen, len(calls) - len(shown)
+    return seen, len(calls) - len(busiest)
 
 
 def team_overviews(
@@ -108,13 +108,13 @@ def team_overviews(
 ) -> list[TeamOverview]:
     teams = {key.name: key.team.name for key in keys if key.team is not None}
     requests = requests_by(counts, lambda route, client: teams.get(client, ""))
-    found = {key.team.name: key.team for key in keys if key.team is not None}
+    by_name = {key.team.name: key.team for key in keys if key.team is not None}
     return [
         TeamOverview(
             clients=[client for client, its in teams.items() if its == name],
             **_bearer(team, requests.get(name, Requests()), limits, spending),
         )
-        for name, team in found.items()
+        for name, team in by_name.items()
     ]
 
 

@@ -114,9 +114,9 @@ class DashboardData:
                 f"hours must be one of {', '.join(map(str, PERIOD_S))}", kind="bad_hours"
             )
         async with self._reading:
-            found = self._histories.get(hours)
+            entry = self._histories.get(hours)
             now_ns = clock.now_ns()
-            if found is None or now_ns - found[0] >= HISTORY_NS:
+            if entry is None or now_ns - entry[0] >= HISTORY_NS:
                 period = timedelta(seconds=PERIOD_S[hours])
                 since = clock.wall_time() - timedelta(hours=hours)
                 periods = await asyncio.to_thread(self._log.periods, since, period)
@@ -125,8 +125,8 @@ class DashboardData:
                     "since_s": since.timestamp(),
                     "periods": periods,
                 }
-                found = self._histories[hours] = now_ns, msgspec.json.encode(read)
-        return found[1]
+                entry = self._histories[hours] = now_ns, msgspec.json.encode(read)
+        return entry[1]
 
     async def speeds(self) -> bytes | None:
         """Return the page of speed grades; None without a log. Raises `CallerFault` if the log
@@ -170,8 +170,8 @@ class DashboardData:
         return SpeedQuestion(url=self._settings.log.url, prices=prices)
 
     async def _overview(self, now_ns: int) -> Overview:
-        counts, found = self._metrics.collected(await self._metrics.others())
-        processes = [each for each in found if not each.fleet_connected]  # the hub is no worker
+        counts, metrics = self._metrics.collected(await self._metrics.others())
+        processes = [each for each in metrics if not each.fleet_connected]  # the hub is no worker
         policies, keys = self._settings.routes, self._settings.keys
         usd_today, spending = await self._spent(counts, processes, now_ns)
         targets, more_targets = target_overviews(
@@ -227,13 +227,13 @@ class DashboardData:
     async def _spent(
         self, counts: MetricCounts, processes: list[ProcessMetrics], now_ns: int
     ) -> tuple[float | None, dict[str, Spending]]:
-        counted: dict[str, float] = {}
+        usd_by_client: dict[str, float] = {}
         for (client, _), usd in counts.cost_usd.items():
-            counted[client] = counted.get(client, 0.0) + usd
+            usd_by_client[client] = usd_by_client.get(client, 0.0) + usd
         up_s = (now_ns - min(process.began_ns for process in processes)) / clock.NS_PER_S
         began = clock.wall_time() - timedelta(seconds=up_s)
-        found = spenders(self._settings.keys, self._settings.listen.client)
-        return await self._spending.spent(found, counted, began, self._directory.price)
+        by_counter = spenders(self._settings.keys, self._settings.listen.client)
+        return await self._spending.spent(by_counter, usd_by_client, began, self._directory.price)
 
     async def _preview(self, now_ns: int) -> None:
         routes, previews = self._settings.routes, self._previews  # `use` may replace both meanwhile

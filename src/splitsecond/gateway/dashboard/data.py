@@ -238,11 +238,11 @@ def route_overviews(
 
 
 def _extra(counts: MetricCounts, route: str, results: Collection[str]) -> dict[str, int]:
-    found: Counter[str] = Counter()
+    by_kind: Counter[str] = Counter()
     for (name, kind, result), number in counts.extra.items():
         if name == route and result in results:
-            found[kind] += number
-    return found
+            by_kind[kind] += number
+    return by_kind
 
 
 def recent_calls(recent: RecentCalls) -> list[CallOverview]:
@@ -277,10 +277,10 @@ def recent_calls(recent: RecentCalls) -> list[CallOverview]:
 
 
 def recent_failures(recent: RecentCalls) -> list[FailureOverview]:
-    found = []
+    failures = []
     for record, attempt in reversed(recent.failures):
         fault = attempt.fault if attempt is not None else None
-        found.append(
+        failures.append(
             FailureOverview(
                 call=record.call,
                 at_s=_wall_s(record),
@@ -292,7 +292,7 @@ def recent_failures(recent: RecentCalls) -> list[FailureOverview]:
                 answered=record.outcome == "ok",
             )
         )
-    return found
+    return failures
 
 
 def _wall_s(record: CallRecord) -> float:
@@ -325,7 +325,7 @@ def target_overviews(
     for (_, target), cost in counts.cost_usd.items():
         usd[target] = usd.get(target, 0.0) + cost
     routed = dict.fromkeys(name for policy in policies for name in targets(policy))
-    named = sorted(
+    direct_targets = sorted(
         filter(usable, direct - routed.keys()), key=lambda name: (-attempts[name].total(), name)
     )
     seen = [
@@ -338,9 +338,9 @@ def target_overviews(
             faults.get(name, {}),
             usd.get(name, 0.0),
         )
-        for name in [*routed, *named[:MAX_SHOWN]]
+        for name in [*routed, *direct_targets[:MAX_SHOWN]]
     ]
-    return seen, len(named[MAX_SHOWN:])
+    return seen, len(direct_targets[MAX_SHOWN:])
 
 
 def _target(
@@ -418,8 +418,8 @@ def worker_overviews(processes: Iterable[ProcessMetrics], now_ns: int) -> list[W
 
 
 def calls_by_cache_result(counts: MetricCounts, route: str = "") -> dict[str, int]:
-    found: Counter[str] = Counter()
+    calls: Counter[str] = Counter()
     for (name, result), number in counts.cached.items():
         if route in ("", name):
-            found[result] += number
-    return found
+            calls[result] += number
+    return calls

@@ -60,8 +60,8 @@ class SessionPages:
             since = until - timedelta(days=DAYS)
             if not session:
                 if not self._listed[1] or now_ns - self._listed[0] >= FRESH_NS:
-                    found = await asyncio.to_thread(past.sessions, since, until)
-                    rows = [summarised(each, price) for each in found[:MAX_SESSIONS]]
+                    sessions = await asyncio.to_thread(past.sessions, since, until)
+                    rows = [summarised(each, price) for each in sessions[:MAX_SESSIONS]]
                     self._listed = (
                         now_ns,
                         msgspec.json.encode({"schema": SCHEMA, "days": DAYS, "sessions": rows}),
@@ -96,9 +96,9 @@ def main() -> None:
     until = clock.wall_time()
     try:
         past = Past.open(question.url)
-        found = target_times(
+        times = target_times(
             columns for columns, _ in past.attempts(until - timedelta(days=DAYS), until)
         )
     except CallerFault as fault:
         sys.exit(str(fault))
-    sys.stdout.buffer.write(msgspec.json.encode(found) + b"\n")
+    sys.stdout.buffer.write(msgspec.json.encode(times) + b"\n")

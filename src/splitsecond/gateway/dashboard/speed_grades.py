@@ -77,10 +77,10 @@ def speed_page(question: SpeedQuestion) -> str:
     every = traffic.speeds(MIN)
     most = sorted(every, key=lambda speed: -speed.requests)[:MAX_ROWS]
     names = {speed.name for speed in most}
-    found = [speed for speed in every if speed.name in names]
+    speeds = [speed for speed in every if speed.name in names]
     return render_speed(
-        found,
-        full(speed_statements(found, traffic.comparisons(found))),
+        speeds,
+        full(speed_statements(speeds, traffic.comparisons(speeds))),
         period=f"{since:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M} UTC",
         least=MIN,
         by="target",

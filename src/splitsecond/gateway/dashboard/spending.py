@@ -51,18 +51,18 @@ class LoggedSpending:
     async def spent(
         self,
         spenders: dict[str, Spender],
-        counted: Mapping[str, float],
+        usd_by_client: Mapping[str, float],
         began: datetime,
         price: Callable[[str], Price | None],
     ) -> tuple[float | None, dict[str, Spending]]:
         """Return what all have spent today, and what each of `spenders` has spent.
 
-        `counted`: what the calls of each client cost since the gateway `began`.
+        `usd_by_client`: what the calls of each client cost since the gateway `began`.
         """
         if self._log is None:
-            return _since(began, spenders, counted)
+            return _since(began, spenders, usd_by_client)
         if self._of != (today(), spenders):
-            self._of, self._counted = (today(), spenders), counted
+            self._of, self._counted = (today(), spenders), usd_by_client
             look = asyncio.to_thread(self._look, self._log, spenders, clock.wall_time())
             self._reading = asyncio.create_task(look)
         assert self._reading is not None  # set with `_of`
@@ -70,17 +70,17 @@ class LoggedSpending:
             await asyncio.wait([self._reading], timeout=PATIENCE_S)
         if not self._reading.done():
             return None, dict.fromkeys(spenders, Spending())
-        used, found = self._reading.result(), dict[str, Spending]()
-        growth = {name: usd - self._counted.get(name, 0.0) for name, usd in counted.items()}
+        used, spending = self._reading.result(), dict[str, Spending]()
+        growth = {name: usd - self._counted.get(name, 0.0) for name, usd in usd_by_client.items()}
         all_usd = sum(growth.values())
         for counter, spender in spenders.items():
             now, earlier = used.get(counter, (None, None))
             logged_usd = spent_usd(now or [], price)
             usd = logged_usd + sum(growth.get(client, 0.0) for client in spender.clients)
             month_usd = None if earlier is None else usd + spent_usd(earlier, price)
-            found[counter] = Spending(usd, month_usd)
+            spending[counter] = Spending(usd, month_usd)
             all_usd += 0.0 if spender.is_team else logged_usd
-        return all_usd, found
+        return all_usd, spending
 
     def _look(self, log: "Log", spenders: dict[str, Spender], now: datetime) -> "dict[str, Used]":
         used: dict[str, Used] = {}
@@ -95,21 +95,21 @@ class LoggedSpending:
 def spenders(keys: Sequence[ClientKey], unnamed: str) -> dict[str, Spender]:
     if not keys:
         return {unnamed: Spender(unnamed, (unnamed,))}
-    found = {key.counter: Spender(key.name, (key.name,)) for key in keys}
+    by_counter = {key.counter: Spender(key.name, (key.name,)) for key in keys}
     for team in {key.team.counter: key.team for key in keys if key.team is not None}.values():
         clients = tuple(key.name for key in keys if key.team == team)
-        found[team.counter] = Spender(team.name, clients, is_team=True)
-    return found
+        by_counter[team.counter] = Spender(team.name, clients, is_team=True)
+    return by_counter
 
 
 def _since(
-    began: datetime, spenders: Mapping[str, Spender], counted: Mapping[str, float]
+    began: datetime, spenders: Mapping[str, Spender], usd_by_client: Mapping[str, float]
 ) -> tuple[float | None, dict[str, Spending]]:
     """Return the same of a gateway without a log: it knows the time since it `began`."""
     now = clock.wall_time()
     this_day, this_month = began >= begin_of("day", now), began >= begin_of("month", now)
-    found = {}
+    spending = {}
     for counter, spender in spenders.items():
-        usd = sum(counted.get(client, 0.0) for client in spender.clients)
-        found[counter] = Spending(usd if this_day else None, usd if this_month else None)
-    return sum(counted.values()) if this_day else None, found
+        usd = sum(usd_by_client.get(client, 0.0) for client in spender.clients)
+        spending[counter] = Spending(usd if this_day else None, usd if this_month else None)
+    return sum(usd_by_client.values()) if this_day else None, spending

@@ -347,7 +347,7 @@ class FleetDatabase:
         ]
         me = self._instance
         async with self._connected() as connection:
-            (now,), found = await _read(
+            (now,), rows = await _read(
                 connection,
                 *([(_USE_SESSIONS, (me, *columns))] if used else []),
                 ("SELECT fleet_s FROM splitsecond_clock", ()),
@@ -356,17 +356,17 @@ class FleetDatabase:
             )
         uses = {
             session: SessionUse(spent / NANO, reserved / NANO, turns, allowed)
-            for session, spent, reserved, turns, allowed in found
+            for session, spent, reserved, turns, allowed in rows
         }
         return now[0], uses
 
     async def instance_of(self, name: str) -> tuple[str, float] | None:
         async with self._connected() as connection:
             query = "SELECT instance, wall_s FROM splitsecond_gateways WHERE name = %s"
-            found: tuple[str, float] | None = await (
+            row: tuple[str, float] | None = await (
                 await connection.execute(query, (name,))
             ).fetchone()
-            return found
+            return row
 
     def error_text(self, error: Exception) -> str:
         text = " ".join(str(error).split()) or type(error).__name__

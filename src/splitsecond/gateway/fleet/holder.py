@@ -49,10 +49,10 @@ class Holder:
         before = self._reported or use
         elapsed_s = max((now_ns - self._reported_ns) / NS_PER_S, 0.05)
         new = max(use.used - before.used, 0) + use.refused - before.refused
-        wanted = 0 if self._reported is None else -int(-new * max(WANTED_S / elapsed_s, 1.0) // 1)
+        demand = 0 if self._reported is None else -int(-new * max(WANTED_S / elapsed_s, 1.0) // 1)
         self._begun = use, now_ns
         return Report(
-            limit=self.limit, used=use.used, ceiling=self.ceiling, share=self.share, wanted=wanted
+            limit=self.limit, used=use.used, ceiling=self.ceiling, share=self.share, wanted=demand
         )
 
     def take(self, lease: Lease) -> None:

@@ -194,16 +194,16 @@ def histogram(samples: Iterable[Weighted]) -> CensoredHistogram:
     return _collected((_bucket(ns), censored, weight) for ns, censored, weight in samples)
 
 
-def samples_of(found: CensoredHistogram) -> list[Weighted]:
-    return [(_MIDDLES_NS[place], censored, weight) for place, censored, weight in _weights(found)]
+def samples_of(times: CensoredHistogram) -> list[Weighted]:
+    return [(_MIDDLES_NS[place], censored, weight) for place, censored, weight in _weights(times)]
 
 
 def _bucket(ns: float) -> int:
     return min(math.ceil(math.log(max(ns / _NS_PER_US, 1.0)) / _LOG_GAMMA), _BUCKETS - 1)
 
 
-def _weights(found: CensoredHistogram) -> Iterator[tuple[int, bool, float]]:
-    for buckets, censored in ((found.ended, False), (found.censored, True)):
+def _weights(times: CensoredHistogram) -> Iterator[tuple[int, bool, float]]:
+    for buckets, censored in ((times.ended, False), (times.censored, True)):
         for place, weight in buckets.items():
             yield place, censored, weight
 

@@ -50,11 +50,11 @@ class Learning:
     def collect(self, now_ns: int) -> None:
         self._own, made_ns = {}, {}
         for number in range(self._workers):
-            found = self.reports.get(number)
-            if found is not None and now_ns - found.at_ns < STALE_S * clock.NS_PER_S:
-                since_s = max(now_ns - found.at_ns, 0) / clock.NS_PER_S
-                self._own[number] = merged_targets([(since_s, found.targets)])
-                made_ns[number] = found.at_ns
+            report = self.reports.get(number)
+            if report is not None and now_ns - report.at_ns < STALE_S * clock.NS_PER_S:
+                since_s = max(now_ns - report.at_ns, 0) / clock.NS_PER_S
+                self._own[number] = merged_targets([(since_s, report.targets)])
+                made_ns[number] = report.at_ns
         self._claims = self._turns.claims(self._own, made_ns, now_ns)
 
     async def exchange(self, database: FleetDatabase) -> None:

@@ -77,19 +77,19 @@ class FleetMember:
         self.use(settings.keys)
 
     def use(self, keys: Iterable[LimitedKey]) -> None:
-        wanted: dict[str, tuple[Period, str, int]] = {}
+        limits: dict[str, tuple[Period, str, int]] = {}
         for key in keys:
             counter = Team(key.name).counter if key.is_team else key.name
             # a key may have the name of a team
             kind = "team " if key.is_team else ""
             if key.requests_per_minute is not None:
-                wanted[f"{kind}requests of {key.name}"] = "minute", counter, key.requests_per_minute
+                limits[f"{kind}requests of {key.name}"] = "minute", counter, key.requests_per_minute
             if key.usd_per_day is not None:
-                wanted[f"{kind}usd of {key.name}"] = "day", counter, nano(key.usd_per_day)
+                limits[f"{kind}usd of {key.name}"] = "day", counter, nano(key.usd_per_day)
             if key.usd_per_month is not None:
                 amount = nano(key.usd_per_month)
-                wanted[f"{kind}usd per month of {key.name}"] = "month", counter, amount
-        for name, (period, client, amount) in wanted.items():
+                limits[f"{kind}usd per month of {key.name}"] = "month", counter, amount
+        for name, (period, client, amount) in limits.items():
             if name in self._holders:
                 self._holders[name].limit = amount
             else:
@@ -97,7 +97,7 @@ class FleetMember:
                 self._holders[name] = Holder(
                     period, amount, client=client, ceiling=ceiling, share=share
                 )
-        for name in self._holders.keys() - wanted.keys():
+        for name in self._holders.keys() - limits.keys():
             self._holders[name].limit = 0  # the next reports give its part back
 
     async def run(self, ending: asyncio.Event) -> None:
@@ -160,10 +160,10 @@ class FleetMember:
         self.learning.publish(self._database.name, self._fleet(), self._ceilings.reached_ns)
 
     async def _register(self) -> None:
-        found = await self._database.instance_of(self._database.name)
-        if found is not None and found[0] != self._instance:
+        namesake = await self._database.instance_of(self._database.name)
+        if namesake is not None and namesake[0] != self._instance:
             await asyncio.sleep(TAKE_OVER_S)
-            if await self._database.instance_of(self._database.name) != found:
+            if await self._database.instance_of(self._database.name) != namesake:
                 self._say(
                     f"another gateway of the fleet is named {self._database.name}; this one gets "
                     f"a longer name."
@@ -230,14 +230,14 @@ class FleetMember:
         for holder in self._holders.values():
             if reached_ns:
                 holder.alone((clock.now_ns() - reached_ns) / clock.NS_PER_S)
-            known = self._ceilings.set(
+            has_room = self._ceilings.set(
                 _LIMITS[holder.period],
                 holder.client,
                 ceiling=holder.ceiling,
                 share=holder.share,
                 others=holder.others,
             )
-            if not known and not self._full:
+            if not has_room and not self._full:
                 self._full = True
                 self._say(
                     f"more than {MAX_NAMES:,} keys with limits were configured since the gateway "

@@ -126,16 +126,16 @@ def renew(
         sum(each.amount * _weight(now.fleet_s - each.at_s) for each in shared.departed)
     )
     limit, used = report.limit, report.used
-    counted = gone
+    committed = gone
     for other, holding in others.items():
-        counted += max(holding.ceiling, holding.used, holding.share if fleet[other].silent else 0)
+        committed += max(holding.ceiling, holding.used, holding.share if fleet[other].silent else 0)
     others_used = gone + sum(each.used for each in others.values())
     number = len(fleet)
     left = limit - gone - sum(each.target for each in others.values())
     target = used + max(
         report.wanted, (limit - others_used - used) // (2 * number), 1 if left > used else 0
     )
-    ceiling = max(min(limit - counted, target, max(limit // number, left)), 0)
+    ceiling = max(min(limit - committed, target, max(limit // number, left)), 0)
     share = 0
     if period == "minute":
         share = max(min(limit // number, limit - sum(each.share for each in others.values())), 0)

@@ -67,18 +67,18 @@ class Turns:
             if name not in self._held and name not in self._paused_ns:
                 self._held[name] = _Held((probing.get(name) or wanting[name])[0], now_ns)
         self._probed = {
-            name for name, found in probing.items() if self._held[name].worker not in found
+            name for name, numbers in probing.items() if self._held[name].worker not in numbers
         }
         return sorted(self._held)
 
     def granted(self, names: set[str], begin_ns: int) -> dict[str, tuple[int, int]]:
-        found = {}
+        turns = {}
         for name in names & self._held.keys() - self._probed:
             held = self._held[name]
             if not held.ending:
                 held.until_ns = begin_ns + round(TURN_S * NS_PER_S)
-                found[name] = held.worker, held.until_ns
-        return found
+                turns[name] = held.worker, held.until_ns
+        return turns
 
     def _check(
         self,

@@ -101,29 +101,29 @@ class WorkerExchange:
         for name in [each for each in names if len(each) <= LONGEST_NAME and each.isprintable()][
             :MAX_TARGETS
         ]:
-            known = self._known.setdefault(name, _Known())
-            left -= self._measure(known, states[name], now_ns, may_compute=left > 0)
-            report = self._of_target(states[name], known, now_ns)
+            measurement = self._known.setdefault(name, _Known())
+            left -= self._measure(measurement, states[name], now_ns, may_compute=left > 0)
+            report = self._of_target(states[name], measurement, now_ns)
             if report != TargetReport():
                 reports[name] = report
         return reports
 
     def _measure(
-        self, known: _Known, state: TargetState, now_ns: int, *, may_compute: bool
+        self, measurement: _Known, state: TargetState, now_ns: int, *, may_compute: bool
     ) -> bool:
-        if known.at_ns and now_ns > known.at_ns:
-            rate = (state.sent - known.sent) * clock.NS_PER_S / (now_ns - known.at_ns)
-            known.per_s += _SMOOTHING * (rate - known.per_s)
-        known.sent, known.at_ns = state.sent, now_ns
+        if measurement.at_ns and now_ns > measurement.at_ns:
+            rate = (state.sent - measurement.sent) * clock.NS_PER_S / (now_ns - measurement.at_ns)
+            measurement.per_s += _SMOOTHING * (rate - measurement.per_s)
+        measurement.sent, measurement.at_ns = state.sent, now_ns
         estimate = state.estimates.get(True)
-        if estimate is None or not may_compute or now_ns - known.speed_ns < SPEED_NS:
+        if estimate is None or not may_compute or now_ns - measurement.speed_ns < SPEED_NS:
             return False
-        known.speed_ns = now_ns
+        measurement.speed_ns = now_ns
         ttft, tpot, tokens = estimate.weighted()
         answers = sum(weight for _, _, weight in tokens)
-        known.speed = None
+        measurement.speed = None
         if sum(weight for _, _, weight in ttft) >= MIN_WEIGHT:
-            known.speed = Speed(
+            measurement.speed = Speed(
                 ttft=histogram(ttft),
                 tpot=histogram(tpot),
                 tokens=bounded(sum(number * weight for number, _, weight in tokens) / answers)
@@ -133,7 +133,7 @@ class WorkerExchange:
             )
         return True
 
-    def _of_target(self, state: TargetState, known: _Known, now_ns: int) -> TargetReport:
+    def _of_target(self, state: TargetState, measurement: _Known, now_ns: int) -> TargetReport:
         breaker = state.breaker
         opening = None
         if breaker.is_failing and not breaker.received:
@@ -149,8 +149,8 @@ class WorkerExchange:
             good_s=None
             if breaker.good_began_ns is None
             else _since_s(breaker.good_began_ns, now_ns),
-            limits=self._limits(state, known, now_ns),
-            speed=known.speed,
+            limits=self._limits(state, measurement, now_ns),
+            speed=measurement.speed,
             wants=needs_turn
             and now_ns - state.wanted_ns < WANTED_NS
             and now_ns + SOON_NS >= breaker.open_until_ns,
@@ -158,27 +158,27 @@ class WorkerExchange:
             probing=breaker.state == "open" and bool(breaker.probe_attempt),
         )
 
-    def _limits(self, state: TargetState, known: _Known, now_ns: int) -> dict[str, Limits]:
+    def _limits(self, state: TargetState, measurement: _Known, now_ns: int) -> dict[str, Limits]:
         breaker, headroom = state.breaker, state.headroom
         if breaker.must_wait(now_ns):
-            found = Limits(
+            own_limits = Limits(
                 age_s=_since_s(breaker.opened_ns, now_ns),
                 requests_left=0,
                 requests_reset_s=_since_s(breaker.opened_ns, breaker.open_until_ns),
             )
         elif headroom is not None and headroom.own is not None:
             limits, at_ns = headroom.own
-            found = Limits(
+            own_limits = Limits(
                 age_s=_since_s(at_ns, now_ns),
                 requests_left=_count(limits.requests_left),
                 tokens_left=_count(limits.tokens_left),
                 requests_reset_s=_seconds(limits.requests_reset_ns),
                 tokens_reset_s=_seconds(limits.tokens_reset_ns),
-                per_s=bounded(known.per_s),
+                per_s=bounded(measurement.per_s),
             )
         else:
             return {}
-        return {self._account(state.name): found}
+        return {self._account(state.name): own_limits}
 
     def _receive(self, view: FleetView | None, now_ns: int) -> None:
         fresh = view is None or self.view is None or view.at_ns != self.view.at_ns
@@ -233,19 +233,19 @@ class WorkerExchange:
     def _account(self, target: str) -> str:
         """Return a fingerprint of the provider's key, so that limits of different keys are not
         confused."""
-        found = self._accounts.get(target)
-        if found is None:
+        fingerprint = self._accounts.get(target)
+        if fingerprint is None:
             try:
                 key = self._key(target).encode("utf-8", "surrogateescape")
             except CallerFault:  # the provider has left the configuration
                 key = b""
-            found = (
+            fingerprint = (
                 hashlib.blake2b(key, digest_size=8, person=b"ss-fleet").hexdigest()
                 if key
                 else "none"
             )
-            self._accounts[target] = found
-        return found
+            self._accounts[target] = fingerprint
+        return fingerprint
 
 
 def _since_s(begin_ns: int, end_ns: int) -> float:

@@ -61,13 +61,13 @@ class Advice:
         what = "has too little credit for a request with" if says == "unpaid" else "rejects"
         used = [
             name
-            for name, asked in self._routed()
-            if any(target.startswith(f"{owner}/") for target in asked)
+            for name, route_targets in self._routed()
+            if any(target.startswith(f"{owner}/") for target in route_targets)
         ]
         return f"{owner} {what} {key} ({_how(fault)}).{self._place(used)}"
 
     def of_model(self, target: str, fault: FaultRecord) -> str:
-        used = [name for name, asked in self._routed() if target in asked]
+        used = [name for name, route_targets in self._routed() if target in route_targets]
         if not used:
             return ""
         near = replacement_hint(*self._directory.instead_of(target))

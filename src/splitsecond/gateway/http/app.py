@@ -201,8 +201,8 @@ class Gateway:
             )
         methods = ("POST",) if endpoint or cycle.path == ALLOW else ("GET", "HEAD")
         if origin and cycle.method == "OPTIONS" and self._origins.allow(origin):
-            wanted = cycle.header(b"access-control-request-headers")
-            await cycle.answer(204, b"", self._origins.preflight(methods[0], wanted))
+            requested_headers = cycle.header(b"access-control-request-headers")
+            await cycle.answer(204, b"", self._origins.preflight(methods[0], requested_headers))
         elif (
             handler is not None and cycle.method in methods
         ):  # the connection leaves out the body for HEAD
@@ -213,10 +213,10 @@ class Gateway:
             raise CallerFault(message, kind="method_not_allowed", status=405)
 
     def _handler(self, cycle: RequestCycle) -> Callable[[RequestCycle], Awaitable[None]] | None:
-        found = self._handlers.get(cycle.path)
-        if found is None and listing_at(cycle.path, cycle.headers) is not None:
+        handler = self._handlers.get(cycle.path)
+        if handler is None and listing_at(cycle.path, cycle.headers) is not None:
             return self._models
-        return found
+        return handler
 
     async def _live(self, cycle: RequestCycle) -> None:
         await cycle.answer(200, b'{"status":"live"}')
@@ -245,21 +245,21 @@ class Gateway:
         if not is_json(cycle):
             raise CallerFault("the request is not JSON", kind="unsupported_media_type", status=415)
         session = dict(parse_qsl(cycle.query.decode("latin-1"))).get("session", "")
-        known = (
+        is_allowed = (
             self._budgets is not None
             and _SESSION_ID.fullmatch(session)
             and self._budgets.allow(session)
         )
-        if not known:
+        if not is_allowed:
             words = "no session with this id has reached a budget"
             raise CallerFault(words, kind="unknown_session", status=404)
         await cycle.answer(200, msgspec.json.encode({"session": session, "allowed": True}))
 
     async def _models(self, cycle: RequestCycle) -> None:
-        found, key = listing_at(cycle.path, cycle.headers), self._keys.key(cycle)
-        if found is None:
+        match, key = listing_at(cycle.path, cycle.headers), self._keys.key(cycle)
+        if match is None:
             raise not_found(cycle)
-        listing, name = found
+        listing, name = match
         if name and listing.model is not None:
             self._routes.service(name, key)  # raises if there is none
             body = msgspec.json.encode(listing.model(name))

@@ -181,32 +181,32 @@ class Calls:
             )
         form = endpoint.format
         body = await cycle.body(self._max_body_bytes, self.bodies)
-        read, asked = parsed_request.read, (body, endpoint.model, endpoint.stream)
+        read, arguments = parsed_request.read, (body, endpoint.model, endpoint.stream)
         if large := len(body) > LARGE_BYTES:
-            request = await off_loop(cycle.client, read, *asked, streams=form.streams)
+            request = await off_loop(cycle.client, read, *arguments, streams=form.streams)
         else:
-            request = read(*asked, streams=form.streams)
+            request = read(*arguments, streams=form.streams)
         subscribed = SUBSCRIPTION_HEADER in cycle.headers
         model = self._routes.named(request.model, form.vendor, subscribed=subscribed)
         if model != request.model:
             request = msgspec.structs.replace(request, model=model)
         return request, large
 
-    def _stored_session(self, found: Iterable[tuple[str, str]]) -> str:
-        stored = (self._owners.session(each) for field, each in found if field in CONTINUES)
+    def _stored_session(self, ids: Iterable[tuple[str, str]]) -> str:
+        stored = (self._owners.session(each) for field, each in ids if field in CONTINUES)
         return next(filter(None, stored), "")
 
     def _continued(
-        self, model: str, found: Iterable[tuple[str, str]], client: str, service: Service
+        self, model: str, ids: Iterable[tuple[str, str]], client: str, service: Service
     ) -> Service:
         """Return the target that has stored what a request for `model` continues; `service` if it
         is not known.
 
-        `found`: the ids in the request. Raises `CallerFault` if one of them belongs to another
+        `ids`: the ids in the request. Raises `CallerFault` if one of them belongs to another
         client, as for an id that does not exist.
         """
         target = None
-        for field, identity in found:
+        for field, identity in ids:
             if self._owners.is_of_another(client, identity):
                 raise CallerFault(
                     f"{field}: {short(identity)} was not found",
@@ -254,25 +254,27 @@ class Calls:
         """Note the session of a call, and whether its agent repeats a tool call. `session`: that
         of the stored response which it continues, or ""."""
         began, large = self._sessions.began, call.notes.large
-        known = (
+        call_session = (
             await off_loop(cycle.client, began, cycle.headers, call, session)
             if large
             else began(cycle.headers, call, session)
         )
-        call.notes.session = known
-        if known is None:
+        call.notes.session = call_session
+        if call_session is None:
             return
-        if self._conversations is not None and (known.turn > 1 or known.agent):
+        if self._conversations is not None and (call_session.turn > 1 or call_session.agent):
             among = _targets(self._routes.expression(model))
             if len(among) > 1:  # with a single target there is nothing to compare
-                self._conversations.receive(known.id, self._sessions.cached(known, among))
-        if known.turn < MIN_REPEATED or "tools" not in call.body:
+                self._conversations.receive(
+                    call_session.id, self._sessions.cached(call_session, among)
+                )
+        if call_session.turn < MIN_REPEATED or "tools" not in call.body:
             return
         loop = await off_loop(cycle.client, repeated_call, call) if large else repeated_call(call)
         if loop is not None:
-            call.notes.session = msgspec.structs.replace(known, repeated=loop[1])
-            named = header_value(f"{loop[0]} x {loop[1]}")
-            cycle.extra = [*cycle.extra, (b"x-splitsecond-loop", named)]
+            call.notes.session = msgspec.structs.replace(call_session, repeated=loop[1])
+            loop_header = header_value(f"{loop[0]} x {loop[1]}")
+            cycle.extra = [*cycle.extra, (b"x-splitsecond-loop", loop_header)]
 
     async def _describe(self, cycle: RequestCycle, model: str, form: ClientFormat) -> None:
         if form.models is None or form.models.details is None:
@@ -389,10 +391,12 @@ class Calls:
                 call.notes.left = _with_hash(home, self._routes.expression(open_call.route))
             if not reply.empty:
                 open_call.first_token_ns = clock.now_ns()
-            kept, note = form.kept, None
-            if kept is not None and (not kept.requested_by or kept.requested_by in request.body):
+            storage, note = form.kept, None
+            if storage is not None and (
+                not storage.requested_by or storage.requested_by in request.body
+            ):
                 note = partial(
-                    self._note_ids, call.client, "" if session is None else session.id, kept
+                    self._note_ids, call.client, "" if session is None else session.id, storage
                 )
             if call.stream:
                 await send_stream(cycle, open_call, reply, form, note, usage=request.usage)
@@ -402,9 +406,9 @@ class Calls:
             await reply.aclose()
 
     def _note_ids(
-        self, client: str, session: str, kept: KeptAnswers, answer: bytes, target: str
+        self, client: str, session: str, storage: KeptAnswers, answer: bytes, target: str
     ) -> None:
-        for identity in kept.ids(answer):
+        for identity in storage.ids(answer):
             self._owners.note(client, identity, target, session)
 
 

@@ -64,8 +64,8 @@ class OperatorPages:
     async def _explain(self, cycle: RequestCycle) -> None:
         self.check(cycle)
         query = dict(parse_qsl(cycle.query.decode("latin-1")))
-        found = await self._routes.explained(query.get("route", ""), query.get("prompt", PROMPT))
-        await cycle.answer(200, msgspec.json.encode(found))
+        report = await self._routes.explained(query.get("route", ""), query.get("prompt", PROMPT))
+        await cycle.answer(200, msgspec.json.encode(report))
 
     async def _dashboard(self, cycle: RequestCycle) -> None:
         if self._metrics_for == "off":
@@ -75,13 +75,13 @@ class OperatorPages:
     async def _serve_data(self, cycle: RequestCycle) -> None:
         self.check(cycle)
         query = dict(parse_qsl(cycle.query.decode("latin-1")))
-        found = None if self._data is None else await _DATA[cycle.path](self._data, query)
-        if found is None:
+        body = None if self._data is None else await _DATA[cycle.path](self._data, query)
+        if body is None:
             raise not_found(cycle)
         if cycle.path == _SPEED:
-            await cycle.answer(200, found, [*GUARDED, _NO_FRAMES], kind=HTML)
+            await cycle.answer(200, body, [*GUARDED, _NO_FRAMES], kind=HTML)
         else:
-            await cycle.answer(200, found, GUARDED)
+            await cycle.answer(200, body, GUARDED)
 
     def check(self, cycle: RequestCycle) -> None:
         """Raise `CallerFault` unless the client may read metrics. The Host header must be an

@@ -42,10 +42,10 @@ class Origins:
             (b"vary", b"origin"),
         ]
 
-    def preflight(self, method: str, wanted: bytes) -> Headers:
+    def preflight(self, method: str, requested_headers: bytes) -> Headers:
         return [
             (b"access-control-allow-methods", method.encode()),
-            (b"access-control-allow-headers", wanted or b"authorization, content-type"),
+            (b"access-control-allow-headers", requested_headers or b"authorization, content-type"),
             (b"access-control-max-age", _MAX_S),
         ]
 
@@ -65,9 +65,9 @@ def addressed(host: bytes) -> bool:
 
 
 def stranger(origin: bytes) -> CallerFault:
-    shown = origin[:200].decode("ascii", "replace")
+    origin_text = origin[:200].decode("ascii", "replace")
     return CallerFault(
-        f"pages of {shown!r} may not send requests to this gateway",
+        f"pages of {origin_text!r} may not send requests to this gateway",
         kind="origin_not_allowed",
         status=403,
         hint="The operator can allow them with listen.cors in the configuration.",

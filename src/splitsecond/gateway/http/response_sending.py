@@ -127,17 +127,17 @@ def _cost_headers(usd: CostRange) -> Headers:
 def _with_estimated_counts(
     body: bytes, attempt: Observation, call: Call, form: ClientFormat
 ) -> bytes | None:
-    known = with_estimated_tokens(attempt, call)
-    if known is attempt or call.operation in WHOLE_OPERATIONS:
+    estimated = with_estimated_tokens(attempt, call)
+    if estimated is attempt or call.operation in WHOLE_OPERATIONS:
         return None
     usage = Usage(
         0,
-        known.input_tokens,
-        known.output_tokens,
-        known.reasoning_tokens,
-        known.cached_tokens,
-        known.cache_write_tokens,
-        known.cache_write_1h_tokens,
+        estimated.input_tokens,
+        estimated.output_tokens,
+        estimated.reasoning_tokens,
+        estimated.cached_tokens,
+        estimated.cache_write_tokens,
+        estimated.cache_write_1h_tokens,
     )
     try:
         fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])

@@ -114,7 +114,7 @@ class HubProcess:
 
 
 def limited_keys(keys: Iterable[ClientKey]) -> tuple[LimitedKey, ...]:
-    found = {bearer.counter: bearer for key in keys for bearer in key.bearers}
+    bearers = {bearer.counter: bearer for key in keys for bearer in key.bearers}
     return tuple(
         LimitedKey(
             each.name,
@@ -123,7 +123,7 @@ def limited_keys(keys: Iterable[ClientKey]) -> tuple[LimitedKey, ...]:
             each.usd_per_month,
             is_team=isinstance(each, Team),
         )
-        for each in found.values()
+        for each in bearers.values()
     )
 
 

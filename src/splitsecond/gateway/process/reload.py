@@ -81,15 +81,15 @@ class ConfigSource(Struct, frozen=True):
 
 
 def reloadable(
-    wanted: GatewaySettings, running: GatewaySettings
+    loaded: GatewaySettings, running: GatewaySettings
 ) -> tuple[GatewaySettings, list[str]]:
-    """Return `wanted` with the fields of `running` that only a restart can change, and the names of
+    """Return `loaded` with the fields of `running` that only a restart can change, and the names of
     those that differ.
 
     Raises `CallerFault` if the result would open the gateway to everyone: a file that lost its end
     may lack its keys.
     """
-    if running.keys and not wanted.keys:
+    if running.keys and not loaded.keys:
         raise CallerFault(
             "the configuration has no keys any more, so everyone could use the gateway",
             kind="no_keys",
@@ -98,18 +98,18 @@ def reloadable(
     names = [
         name
         for name in RESTART_ONLY
-        if getattr(wanted.listen, name) != getattr(running.listen, name)
+        if getattr(loaded.listen, name) != getattr(running.listen, name)
     ]
     listen = structs.replace(
-        wanted.listen, **{name: getattr(running.listen, name) for name in names}
+        loaded.listen, **{name: getattr(running.listen, name) for name in names}
     )
     waiting = [f"listen.{name}" for name in names]
-    waiting += [name for name in KEPT if getattr(wanted, name) != getattr(running, name)]
-    found = structs.replace(
-        wanted, listen=listen, **{name: getattr(running, name) for name in KEPT}
+    waiting += [name for name in KEPT if getattr(loaded, name) != getattr(running, name)]
+    settings = structs.replace(
+        loaded, listen=listen, **{name: getattr(running, name) for name in KEPT}
     )
-    check_reach(found)
-    return found, waiting
+    check_reach(settings)
+    return settings, waiting
 
 
 class ConfigWatcher:
@@ -167,10 +167,10 @@ class ConfigWatcher:
     async def _reload(self, *, requested: bool) -> None:
         try:
             # in a thread, so that no response waits for it
-            wanted = await asyncio.to_thread(self._source.load)
+            loaded = await asyncio.to_thread(self._source.load)
             if self._source.stamp(self.running) != self._stamp:
                 return  # it was being written, perhaps empty: the next check reads it
-            settings, waiting = reloadable(wanted, self.running)
+            settings, waiting = reloadable(loaded, self.running)
             changed = settings != self.running
             if changed or requested:
                 await self._apply(settings)
@@ -214,7 +214,7 @@ def on_hangup(reload: Callable[[], None], end: Callable[[], None]) -> None:
 
 def _stamp(file: Path) -> tuple[int, int, int] | None:
     try:
-        found = os.stat(file)
+        status = os.stat(file)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_ino, found.st_size
+    return status.st_mtime_ns, status.st_ino, status.st_size

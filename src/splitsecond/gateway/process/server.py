@@ -61,8 +61,8 @@ async def _serve(
     async with hub(settings, hub_at), simulator(simulated, settings):
         worker = GatewayWorker(settings, slot)
 
-        async def apply(wanted: GatewaySettings) -> None:
-            worker.renew(wanted)
+        async def apply(new_settings: GatewaySettings) -> None:
+            worker.renew(new_settings)
 
         manager = ServiceManager(say)
         watcher = ConfigWatcher(source, settings, apply, manager)

@@ -99,7 +99,7 @@ def _write(path: Path, data: bytes, *, replace: bool) -> None:
 
 
 def _read(path: Path) -> bytes:
-    found = path.read_bytes()
-    if len(found) != SECRET_BYTES:
-        raise OSError(0, f"it has {len(found)} bytes in place of {SECRET_BYTES}")
-    return found
+    secret = path.read_bytes()
+    if len(secret) != SECRET_BYTES:
+        raise OSError(0, f"it has {len(secret)} bytes in place of {SECRET_BYTES}")
+    return secret

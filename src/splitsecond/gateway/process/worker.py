@@ -287,8 +287,8 @@ class GatewayWorker:
         # a fleet's database knows
         if log is None or self._slot.number or self._ceilings is not None:
             return {}
-        found = with_budget(self._settings.keys)
-        if found:
+        bearers = with_budget(self._settings.keys)
+        if bearers:
             await self._wait_for_earlier_records(log)
         try:
             return {
@@ -300,7 +300,7 @@ class GatewayWorker:
                     is_team=isinstance(each, Team),
                     of_month=each.usd_per_month is not None,
                 )
-                for each in found
+                for each in bearers
             }
         except CallerFault as fault:
             if not self._spending_unknown:
@@ -391,12 +391,12 @@ class GatewayWorker:
                 )
 
     def _settle(self, journal: Journal) -> None:
-        def keep(found: Sequence[CallRecord]) -> bool:
-            for each in found:
+        def keep(records: Sequence[CallRecord]) -> bool:
+            for each in records:
                 self._metrics.took(each)
             log = self.router.log
-            if log is not None and (self._hub is None or not save_orphans(log, found)):
-                for each in found:
+            if log is not None and (self._hub is None or not save_orphans(log, records)):
+                for each in records:
                     log.put(each)
             return True
 

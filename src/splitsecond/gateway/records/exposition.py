@@ -62,11 +62,11 @@ def _together(family: Family, values: list[tuple[int, Any]]) -> dict[Any, float]
         return {(): sum(value for _, value in values)}
     if family.labels == ("pid",):
         return dict(values)
-    found: dict[str, list[float]] = {}
+    by_label: dict[str, list[float]] = {}
     for _, value in values:
         for label, number in value.items():
-            found.setdefault(label, []).append(number)
-    return {label: sum(numbers) / len(numbers) for label, numbers in found.items()}
+            by_label.setdefault(label, []).append(number)
+    return {label: sum(numbers) / len(numbers) for label, numbers in by_label.items()}
 
 
 def _shown(family: Family, values: dict[Any, Any]) -> Metric:
@@ -77,7 +77,7 @@ def _shown(family: Family, values: dict[Any, Any]) -> Metric:
             buckets = list(zip(_BOUNDS, accumulate(histogram.counts), strict=True))
             histograms.add_metric([key], buckets=buckets, sum_value=histogram.total_s)
         return histograms
-    shown = (CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily)(
+    metric = (CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily)(
         name, family.help, labels=labels
     )
     totals: dict[tuple[str, ...], float] = {}
@@ -88,5 +88,5 @@ def _shown(family: Family, values: dict[Any, Any]) -> Metric:
         )
         totals[visible] = totals.get(visible, 0) + value
     for texts, total in totals.items():
-        shown.add_metric(texts, total)
-    return shown
+        metric.add_metric(texts, total)
+    return metric

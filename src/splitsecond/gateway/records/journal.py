@@ -91,11 +91,11 @@ class Journal:
     def entries(self) -> list[Reservation]:
         """Return the entries of a worker that died. What is no entry is left out. Raises
         `OSError`."""
-        found = []
+        entries = []
         for _, data in self._used_slots():
             with contextlib.suppress(ValueError):  # another program has written into the file
-                found.append(msgspec.msgpack.decode(data, type=Reservation))
-        return found
+                entries.append(msgspec.msgpack.decode(data, type=Reservation))
+        return entries
 
     def clear(self) -> None:
         for slot, _ in self._used_slots():
@@ -103,17 +103,17 @@ class Journal:
 
     def _used_slots(self) -> list[tuple[int, bytes]]:
         data = os.pread(self._file, min(os.fstat(self._file).st_size, SLOTS * SLOT_BYTES), 0)
-        found = []
+        slots = []
         for at in range(0, len(data) - _LENGTH.size + 1, SLOT_BYTES):
             (length,) = _LENGTH.unpack_from(data, at)
             if length:
-                found.append(
+                slots.append(
                     (
                         at // SLOT_BYTES,
                         data[at + _LENGTH.size : at + min(_LENGTH.size + length, SLOT_BYTES)],
                     )
                 )
-        return found
+        return slots
 
     def _failed(self, why: str) -> None:
         now_ns = clock.now_ns()

@@ -75,8 +75,8 @@ def next_period(period: SpendingPeriod) -> datetime:
 
 def with_budget(keys: Iterable[ClientKey]) -> list[ClientKey | Team]:
     """Return the keys and teams with a limit in US dollars, each once."""
-    found = {bearer.counter: bearer for key in keys for bearer in key.bearers if bearer.in_usd}
-    return [*found.values()]
+    bearers = {bearer.counter: bearer for key in keys for bearer in key.bearers if bearer.in_usd}
+    return [*bearers.values()]
 
 
 def used_tokens(

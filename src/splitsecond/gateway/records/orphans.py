@@ -99,10 +99,10 @@ def recover(settings: LogSettings | None, say: Callable[[str], None]) -> None:
             for entry in entries:
                 orphans.append(orphan_record(entry))
                 calls.setdefault(entry.client, []).append(entry.usd)
-        kept = log_orphans(settings, orphans, say)
-        if kept:
+        is_saved = log_orphans(settings, orphans, say)
+        if is_saved:
             _remove(ended)
-    for name, usd in calls.items() if kept else ():
+    for name, usd in calls.items() if is_saved else ():
         say(
             f"A gateway was killed with {counted_as(len(usd), 'call')} of key {name!r} in flight. "
             f"The log {file} "
@@ -129,11 +129,11 @@ def settle(
     entries: list[Reservation] = []
     try:
         entries = journal.entries()
-        kept = keep([orphan_record(entry) for entry in entries])
-        if kept:
+        is_saved = keep([orphan_record(entry) for entry in entries])
+        if is_saved:
             journal.clear()
     except OSError as error:
-        kept = False
+        is_saved = False
         say(
             f"worker {worker} died, and the journal of its calls cannot be read or cleared: "
             f"{error.strerror}."
@@ -144,9 +144,9 @@ def settle(
         say(
             f"worker {worker} died with calls of {key} in flight. The "
             f"{charged.get(name, 0.0):.6f} USD that they had "
-            f"reserved are charged. Calls in the log: {calls.get(name, 0) if kept else 0:,}."
+            f"reserved are charged. Calls in the log: {calls.get(name, 0) if is_saved else 0:,}."
         )
-    return kept
+    return is_saved
 
 
 def log_orphans(
@@ -172,13 +172,13 @@ def log_orphans(
     else:
         if not log.waiting:
             return True
-    kept = True
+    is_saved = True
     try:
         where = save(unwritten_stem(settings.url), [encode(each) for each in orphans])
     except OSError as error:
-        kept, where = False, f"They cannot be saved: {error}."
+        is_saved, where = False, f"They cannot be saved: {error}."
     say(f"The log lacks {counted_as(len(orphans), 'call')} of workers that died. {where}")
-    return kept
+    return is_saved
 
 
 def save_orphans(log: "Log", orphans: Sequence[CallRecord]) -> bool:

@@ -58,8 +58,8 @@ class ResponseOwners:
 
     def session(self, identity: str) -> str:
         """Return the session of the call whose answer has this id; "" if it is not known."""
-        found = self._entry(identity)[2 * _HASH_BYTES :].hex()
-        return "" if found == _NO_SESSION else found
+        session = self._entry(identity)[2 * _HASH_BYTES :].hex()
+        return "" if session == _NO_SESSION else session
 
     def _entry(self, identity: str) -> bytes:
         key = _hash(identity)

@@ -204,8 +204,8 @@ class SessionBudgets:
         self._counters = counters or SessionCounters()
 
     def owners(self, client: str, route: str) -> list[BudgetOwner]:
-        found = (self._keys.get(client), self._routes.get(route))
-        return [owner for owner in found if owner is not None]
+        owners = (self._keys.get(client), self._routes.get(route))
+        return [owner for owner in owners if owner is not None]
 
     async def begin(
         self,
@@ -251,17 +251,17 @@ class SessionBudgets:
     def allow(self, session: str) -> bool:
         """Let a session that has reached a budget use it once more. Return False for one that has
         reached none."""
-        named, found = CallSession(id=session, source=""), False
+        call_session, is_allowed = CallSession(id=session, source=""), False
         for owner in (*self._keys.values(), *self._routes.values()):
-            number = owner.number(named)
+            number = owner.number(call_session)
             use = self._counters.use(number)
             # The next turn would be one too many.
             if use.turns and _reached(owner.budget, structs.replace(use, turns=use.turns + 1)):
                 self._counters.add(number, allowed=1)
-                found = True
+                is_allowed = True
                 if not owner.route:
                     break  # a session is of one key
-        return found
+        return is_allowed
 
     def _check(self, owner: BudgetOwner, session: CallSession, use: SessionUse) -> Headers:
         budget, times = owner.budget, 1 + use.allowed

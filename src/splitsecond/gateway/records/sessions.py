@@ -149,14 +149,14 @@ class Sessions:
         in proportion to the prompt; a thread may call it.
         """
         parts, prompt = prompt_parts(call)
-        named = session_name(headers, call.body)
+        names = session_name(headers, call.body)
         agent = parent = ""
-        if named is not None:
-            source, session = named.source, self._hash(call.client.encode(), named.name)
-            if named.agent:
+        if names is not None:
+            source, session = names.source, self._hash(call.client.encode(), names.name)
+            if names.agent:
                 salt = bytes.fromhex(session)
-                agent = self._hash(salt, named.agent)
-                parent = self._hash(salt, named.parent) if named.parent else ""
+                agent = self._hash(salt, names.agent)
+                parent = self._hash(salt, names.parent) if names.parent else ""
         elif continued:
             source, session = "previous_response_id", continued
         elif parts:
@@ -304,12 +304,12 @@ class Sessions:
         ]
         own = _PROMPT_HEAD.pack(len(blocks), size, hashes[size])
         own += _packed((border, hashes[border]) for border in blocks)
-        kept = [
+        other_prompts = [
             one
             for one, same, each in zip(prompts, common, ends, strict=True)
             if each and 2 * same <= max(each)
         ]
-        now = b"".join([own.ljust(_PROMPT, b"\0"), *kept]).ljust(len(stored), b"\0")
+        now = b"".join([own.ljust(_PROMPT, b"\0"), *other_prompts]).ljust(len(stored), b"\0")
         self._table[begin : begin + len(stored)] = now[: len(stored)]
         tokens = text_tokens(prompt)
         reusable = tokens * max(common) // max(size, 1)
@@ -318,12 +318,12 @@ class Sessions:
     def _hashes(self, prompt: memoryview, ends: Iterable[int]) -> dict[int, bytes]:
         """Return the hash of the prompt up to each of `ends` that is within it."""
         running, done = self._keyed.copy(), 0
-        found: dict[int, bytes] = {}
+        hashes: dict[int, bytes] = {}
         for end in sorted(each for each in ends if each <= len(prompt)):
             running.update(prompt[done:end])
-            found[end] = running.digest()
+            hashes[end] = running.digest()
             done = end
-        return found
+        return hashes
 
 
 @lru_cache(maxsize=256)
@@ -358,8 +358,8 @@ def _ends(prompt: bytes) -> dict[int, bytes]:
     """Return the hash of a remembered prompt up to each of its borders, and of all of it."""
     borders, size, digest = _PROMPT_HEAD.unpack_from(prompt)
     end = _PROMPT_HEAD.size + min(borders, BORDERS) * _BORDER.size
-    found = dict(_BORDER.iter_unpack(prompt[_PROMPT_HEAD.size : end]))
-    return {**found, size: digest} if size else {}
+    hashes = dict(_BORDER.iter_unpack(prompt[_PROMPT_HEAD.size : end]))
+    return {**hashes, size: digest} if size else {}
 
 
 def _packed(borders: Iterable[tuple[int, bytes]]) -> bytes:

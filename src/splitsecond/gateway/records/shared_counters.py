@@ -92,13 +92,13 @@ class SharedTable:
         return self._cells[self._search(row, name) + _NAME] == 0
 
     def _search(self, row: int, name: str) -> int:
-        wanted = _hash(name)
+        name_hash = _hash(name)
         begin = row * MAX_NAMES * self.width
         for step in range(MAX_NAMES):
-            at = begin + (wanted + step) % MAX_NAMES * self.width
-            if self._cells[at + _NAME] in (wanted, 0):
+            at = begin + (name_hash + step) % MAX_NAMES * self.width
+            if self._cells[at + _NAME] in (name_hash, 0):
                 return at
-        return begin + wanted % MAX_NAMES * self.width
+        return begin + name_hash % MAX_NAMES * self.width
 
 
 class SharedCounters(SharedTable):
@@ -173,17 +173,17 @@ class SharedCounters(SharedTable):
         For the start of a worker, whose predecessor in the row has died. The amount of names that
         are not in `names` is returned under "".
         """
-        known = {_hash(name): name for name in names}
-        found: dict[str, float] = {}
+        name_by_hash = {_hash(name): name for name in names}
+        charged: dict[str, float] = {}
         begin = self._row * MAX_NAMES * self.width
         for at in range(begin, begin + MAX_NAMES * self.width, self.width):
             usd = self._cells[at + _RESERVED] / _NANO
             if usd > 0:
                 self._add(at, day, nano(usd), nano(usd))
-                name = known.get(self._cells[at + _NAME], "")
-                found[name] = found.get(name, 0.0) + usd
+                name = name_by_hash.get(self._cells[at + _NAME], "")
+                charged[name] = charged.get(name, 0.0) + usd
             self._cells[at + _RESERVED] = 0
-        return found
+        return charged
 
     def _count(self, places: list[int], minute: int) -> int:
         cells, parity = self._cells, minute & 1
@@ -211,8 +211,8 @@ class SharedCounters(SharedTable):
 @lru_cache(64)
 def month_of(day: int) -> int:
     """Return the number of the month that contains a day of UTC, which is numbered from 1970."""
-    found = date.fromordinal(_EPOCH + day)
-    return found.year * 12 + found.month - 1
+    calendar_day = date.fromordinal(_EPOCH + day)
+    return calendar_day.year * 12 + calendar_day.month - 1
 
 
 def within_cell(count: int) -> int:

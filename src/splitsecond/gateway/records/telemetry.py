@@ -120,16 +120,16 @@ class Telemetry:
         meter = self._metrics.get_meter(SCOPE, __version__, SCHEMA)
 
         def seconds(name: str, what: str) -> Callable[[float, Attributes], None]:
-            made = meter.create_histogram(
+            instrument = meter.create_histogram(
                 f"gen_ai.{name}", "s", what, explicit_bucket_boundaries_advisory=list(DURATIONS_S)
             )
-            return made.record
+            return instrument.record
 
         def tokens(name: str) -> Callable[[int, Attributes], None]:
-            made = meter.create_counter(
+            instrument = meter.create_counter(
                 f"gen_ai.client.inference.usage.{name}", "{token}", "Tokens of attempts."
             )
-            return made.add
+            return instrument.add
 
         self._call_s = seconds("server.request.duration", "A client's call, to its last byte.")
         self._call_ttft_s = seconds(
@@ -292,12 +292,12 @@ def _call_attributes(record: CallRecord) -> Attributes:
         attributes["gen_ai.response.time_to_first_chunk"] = _seconds(
             record.first_token_ns - record.start_ns
         )
-    named = (
+    optional = (
         ("splitsecond.target", record.target),
         ("splitsecond.cache", record.cache),
         ("user.name", record.client),
     )
-    attributes |= {name: value for name, value in named if value}
+    attributes |= {name: value for name, value in optional if value}
     return attributes
 
 

@@ -59,8 +59,8 @@ class KnownFigure(Struct, frozen=True):
     high: float | None = None
 
     @classmethod
-    def of(cls, found: Summary) -> "KnownFigure | None":
-        return None if found.p50 is None else cls(found.p50, *found.interval("p50"))
+    def of(cls, summary: Summary) -> "KnownFigure | None":
+        return None if summary.p50 is None else cls(summary.p50, *summary.interval("p50"))
 
     @property
     def words(self) -> str:
@@ -142,20 +142,20 @@ class SpeedAgainst(Struct, frozen=True, kw_only=True):
 def _overall(figures: Sequence[FigureAgainst]) -> FigureVerdict:
     """Return the verdict of all figures: slower or faster if at least one is, and none is the
     contrary."""
-    found = {each.verdict for each in figures}
-    if found >= {"slower", "faster"}:
+    verdicts = {each.verdict for each in figures}
+    if verdicts >= {"slower", "faster"}:
         return "unclear"
     for verdict in ("slower", "faster"):
-        if verdict in found:
+        if verdict in verdicts:
             return verdict
-    return "same" if found == {"same"} else "unclear"
+    return "same" if verdicts == {"same"} else "unclear"
 
 
 def speeds_against(
-    speeds: Sequence[ProductionSpeed], known: Sequence[KnownSpeed]
+    speeds: Sequence[ProductionSpeed], references: Sequence[KnownSpeed]
 ) -> list[SpeedAgainst]:
     """Compare each target with each source that knows it, in the order of `speeds`."""
-    pairs = [(speed, each) for speed in speeds for each in known if each.target == speed.name]
+    pairs = [(speed, each) for speed in speeds for each in references if each.target == speed.name]
     tested = [
         (speed, each, figure, _tested(speed, getattr(speed, figure), each.figures[figure]))
         for speed, each in pairs
@@ -169,7 +169,7 @@ def speeds_against(
         (each, _judged(speed, figure, each.figures[figure], test, levels.get(at, (1.0, 0.0))[0]))
         for at, (speed, each, figure, test) in enumerate(tested)
     ]
-    found = []
+    comparisons = []
     for speed, each in pairs:
         figures = [figure for of, figure in judged if of is each]
         if not figures:
@@ -181,17 +181,19 @@ def speeds_against(
             figures=figures,
             differs=_differences(speed, each, figures),
         )
-        found.append(replace(one, statement=_statement(one)))
-    return found
+        comparisons.append(replace(one, statement=_statement(one)))
+    return comparisons
 
 
-def _tested(speed: ProductionSpeed, own: Summary, known: KnownFigure) -> SampleComparison | None:
+def _tested(
+    speed: ProductionSpeed, own: Summary, reference: KnownFigure
+) -> SampleComparison | None:
     """Return the ratio of production to the known figure on the scale of logarithms; None without
     an interval."""
     half = _half(own.interval("p50"))
-    value, other = _nearest(own.p50 or 0.0, known), 0.0
-    if known.value is not None and known.low is not None:
-        bounds = _half((known.low, known.high))
+    value, other = _nearest(own.p50 or 0.0, reference), 0.0
+    if reference.value is not None and reference.low is not None:
+        bounds = _half((reference.low, reference.high))
         if bounds is None:
             return None
         other = bounds
@@ -209,59 +211,65 @@ def _half(bounds: Interval) -> float | None:
     return math.log(high / low) / 2 if low and high else None
 
 
-def _nearest(own: float, known: KnownFigure) -> float:
-    if known.value is not None:
-        return known.value
-    return min(max(own, known.low or 0.0), known.high or math.inf)
+def _nearest(own: float, reference: KnownFigure) -> float:
+    if reference.value is not None:
+        return reference.value
+    return min(max(own, reference.low or 0.0), reference.high or math.inf)
 
 
 def _judged(
     speed: ProductionSpeed,
     figure: str,
-    known: KnownFigure,
+    reference: KnownFigure,
     test: SampleComparison | None,
     p_value: float,
 ) -> FigureAgainst:
     own: Summary = getattr(speed, figure)
-    found = FigureAgainst(figure=figure, production=own.p50, known=known)
+    comparison = FigureAgainst(figure=figure, production=own.p50, known=reference)
     if test is None:
-        return found
+        return comparison
     times, ci95 = math.exp(test.log_ratio), test.interval(DOUBT)
-    found = replace(found, ratio=times, ci95=ci95, p_value=p_value)
+    comparison = replace(comparison, ratio=times, ci95=ci95, p_value=p_value)
     if p_value < DOUBT and abs(test.log_ratio) >= MIN_LOG_RATIO:
         slower = (times > 1) == (figure == "ttft_ms")
-        return replace(found, verdict="slower" if slower else "faster")
+        return replace(comparison, verdict="slower" if slower else "faster")
     within = max(ci95[1], 1 / ci95[0]) <= MAX_SAME
-    inside = known.value is None and times == 1
-    return replace(found, verdict="same" if within or inside else "unclear")
+    inside = reference.value is None and times == 1
+    return replace(comparison, verdict="same" if within or inside else "unclear")
 
 
 def _differences(
-    speed: ProductionSpeed, known: KnownSpeed, figures: Sequence[FigureAgainst]
+    speed: ProductionSpeed, reference: KnownSpeed, figures: Sequence[FigureAgainst]
 ) -> list[str]:
     """Return what differs in a direction that could explain the verdict."""
     overall = _overall(figures)
     verdicts = {
         each.figure: each.verdict for each in figures if overall in (each.verdict, "unclear")
     }
-    found = []
-    prompts = _times(speed.input_tokens, known.input_tokens)
+    differences = []
+    prompts = _times(speed.input_tokens, reference.input_tokens)
     if _explains(prompts, OTHER_LENGTH, verdicts.get("ttft_ms")):
-        found.append(f"prompts have {_sides(speed.input_tokens, known.input_tokens)} tokens")
+        differences.append(
+            f"prompts have {_sides(speed.input_tokens, reference.input_tokens)} tokens"
+        )
     # a longer response dilutes the wait, so it makes total TPS higher
-    shorter = _times(known.output_tokens, speed.output_tokens)
+    shorter = _times(reference.output_tokens, speed.output_tokens)
     if _explains(shorter, OTHER_LENGTH, verdicts.get("total_tps")):
-        found.append(f"responses have {_sides(speed.output_tokens, known.output_tokens)} tokens")
+        differences.append(
+            f"responses have {_sides(speed.output_tokens, reference.output_tokens)} tokens"
+        )
     own = max(speed.in_flight or 0.0, 1.0)  # a request is never alone with less than itself
-    load = _times(own, known.in_flight)
+    load = _times(own, reference.in_flight)
     if any(_explains(load, OTHER_LOAD, verdict) for verdict in verdicts.values()):
-        found.append(f"the load is {_sides(own, known.in_flight)} requests at a time")
-    counted = max(speed.token_source, key=lambda each: speed.token_source[each], default="")
-    if known.token_source and counted and counted != known.token_source:
-        found.append(f"tokens are counted by {counted} against {known.token_source}")
-    if known.few_rounds and {"slower", "faster"} & set(verdicts.values()):
-        found.append("the run has fewer than five rounds, so it describes only its own minutes")
-    return found
+        differences.append(f"the load is {_sides(own, reference.in_flight)} requests at a time")
+    token_source = max(speed.token_source, key=lambda each: speed.token_source[each], default="")
+    if reference.token_source and token_source and token_source != reference.token_source:
+        differences.append(f"tokens are counted by {token_source} against {reference.token_source}")
+    if reference.few_rounds and {"slower", "faster"} & set(verdicts.values()):
+        differences.append(
+            "the run has fewer than five rounds, so it describes only its own minutes"
+        )
+    return differences
 
 
 def _times(own: float | None, other: float | None) -> float | None:
@@ -280,23 +288,23 @@ def _sides(own: float | None, other: float | None) -> str:
     return f"{number(own)} against {number(other)}"
 
 
-def _statement(found: SpeedAgainst) -> str:
-    place = f"{found.source}{f' {found.load}' if found.load else ''}"
-    words = "; ".join(each.words for each in found.figures)
-    weaker = f" This may explain it: {listed(found.differs)}." if found.differs else ""
-    return f"{found.target} in production, against {place}: {words}.{weaker}"
+def _statement(comparison: SpeedAgainst) -> str:
+    place = f"{comparison.source}{f' {comparison.load}' if comparison.load else ''}"
+    words = "; ".join(each.words for each in comparison.figures)
+    weaker = f" This may explain it: {listed(comparison.differs)}." if comparison.differs else ""
+    return f"{comparison.target} in production, against {place}: {words}.{weaker}"
 
 
 def against_statements(
-    found: Sequence[SpeedAgainst], targets: Sequence[str] = ()
+    comparisons: Sequence[SpeedAgainst], targets: Sequence[str] = ()
 ) -> list[Statement]:
     """Return one sentence for all targets, then one for each of them, then those of `targets` that
     nothing is known of."""
-    if not found:
+    if not comparisons:
         return []
-    times = Counter(each.target for each in found)
+    times = Counter(each.target for each in comparisons)
     groups = {
-        words: [_named(each, times) for each in found if each.verdict == verdict]
+        words: [_named(each, times) for each in comparisons if each.verdict == verdict]
         for verdict, words in _GROUPS.items()
     }
     parts = [f"{words}: {_some(names)}" for words, names in groups.items() if names]
@@ -304,7 +312,7 @@ def against_statements(
     unknown = [target for target in targets if target not in times]
     return [
         Statement(f"{first[0].upper()}{first[1:]}."),
-        *(Statement(each.statement) for each in found),
+        *(Statement(each.statement) for each in comparisons),
         *(
             [Statement(f"Not compared, as only the log has them: {_some(unknown)}.")]
             if unknown
@@ -313,8 +321,12 @@ def against_statements(
     ]
 
 
-def _named(found: SpeedAgainst, times: Mapping[str, int]) -> str:
-    return f"{found.target} ({found.source})" if times[found.target] > 1 else found.target
+def _named(comparison: SpeedAgainst, times: Mapping[str, int]) -> str:
+    return (
+        f"{comparison.target} ({comparison.source})"
+        if times[comparison.target] > 1
+        else comparison.target
+    )
 
 
 def _some(names: Sequence[str]) -> str:
@@ -325,7 +337,7 @@ def _some(names: Sequence[str]) -> str:
 def published_speeds(targets: Iterable[str]) -> list[KnownSpeed]:
     """Return what the catalogue's sources publish of the targets' models at the same provider, for
     the lightest load of each source."""
-    return [known for target in targets for known in _of_target(target)]
+    return [speed for target in targets for speed in _of_target(target)]
 
 
 def _of_target(target: str) -> list[KnownSpeed]:
@@ -339,8 +351,8 @@ def _of_target(target: str) -> list[KnownSpeed]:
         if model_name(own) == model_name(model):
             for speed in sorted(entry.speeds, key=lambda each: each.concurrency or 0):
                 lightest.setdefault(speed.source, speed)
-    found = [_known(target, speed) for speed in lightest.values()]
-    return [each for each in found if each.figures]
+    speeds = [_known(target, speed) for speed in lightest.values()]
+    return [each for each in speeds if each.figures]
 
 
 def _known(target: str, speed: PublishedSpeed) -> KnownSpeed:

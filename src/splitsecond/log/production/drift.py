@@ -76,15 +76,15 @@ def drift_of(medians: Medians, period: str, figure: DriftFigure = "total_tps") -
     if not medians:
         return None
     after, span = max(medians) + 1, max(medians) - min(medians) + 1
-    found = [
+    drifts = [
         each
         for later in {max(share * span, NEEDED) for share in LATER}
         if (each := _split(medians, after - later, period, figure)) is not None
     ]
-    if not found:
+    if not drifts:
         return None
-    drift = min(found, key=lambda each: each.p_value)
-    return replace(drift, p_value=min(drift.p_value * len(found), 1.0))
+    drift = min(drifts, key=lambda each: each.p_value)
+    return replace(drift, p_value=min(drift.p_value * len(drifts), 1.0))
 
 
 def _split(medians: Medians, at: float, period: str, figure: DriftFigure) -> SpeedDrift | None:
@@ -116,18 +116,18 @@ def _correlation(parts: Sequence[Floats]) -> float:
     """
     squares, n = sum(float(part @ part) for part in parts), sum(map(len, parts))
     products = sum(float(part[1:] @ part[:-1]) for part in parts)
-    found = products / squares if squares else 0.0
-    return min(max(found + (1 + 3 * found) / n, 0.0), MAX_ALIKE)
+    biased = products / squares if squares else 0.0
+    return min(max(biased + (1 + 3 * biased) / n, 0.0), MAX_ALIKE)
 
 
 def tested(
     log_ratio: float, error: float, freedom: int
 ) -> tuple[float, tuple[float, float], float]:
     """Return a ratio with its 95% interval and p-value."""
-    found = SampleComparison(
+    comparison = SampleComparison(
         first=None, second=None, log_ratio=log_ratio, error=error, freedom=freedom
     )
-    return math.exp(log_ratio), found.interval(DOUBT), found.doubt_of(0.0)
+    return math.exp(log_ratio), comparison.interval(DOUBT), comparison.doubt_of(0.0)
 
 
 def drift_statement(name: str, drift: SpeedDrift) -> Statement:

@@ -96,10 +96,10 @@ class DriverTraffic:
         )
         ttft = np.where(columns.waits == WAIT_ENDED, columns.wait_ms, np.nan)
         for name, values in (("ttft_ms", ttft), ("tps", columns.tps)):
-            known = np.flatnonzero(values > 0)
-            logs = np.log(values[known])
+            places = np.flatnonzero(values > 0)
+            logs = np.log(values[places])
             sums = np.stack([np.ones(len(logs)), logs, logs**2], 1)
-            self._put(name, *_added(keys[known], sums))
+            self._put(name, *_added(keys[places], sums))
 
     def _put(self, name: str, keys: Integers, sums: Floats) -> None:
         self._keys[name] = np.concatenate([self._keys[name], keys])
@@ -116,7 +116,7 @@ class DriverTraffic:
         joined = periods_joined(periods)
         periods = distinct(periods // joined)[1]
         count = int(periods.max(initial=-1)) + 1
-        found = SpeedDrivers(
+        drivers = SpeedDrivers(
             figure=name,
             requests=round(float(sums[:, 0].sum())),
             periods=count,
@@ -124,24 +124,24 @@ class DriverTraffic:
         )
         if count < PERIODS_NEEDED:
             few = f"{count} periods with requests, needed: {PERIODS_NEEDED}"
-            return replace(found, refused=few)
+            return replace(drivers, refused=few)
         groups = {by: values for by, values in self._groups(keys).items() if values.max() > 0}
         if not groups:
-            return replace(found, refused="all requests are alike")
+            return replace(drivers, refused="all requests are alike")
         tables = [_table(values, periods, sums, count) for values in groups.values()]
-        return _judged(found, list(groups), tables)
+        return _judged(drivers, list(groups), tables)
 
     def _groups(self, keys: Integers) -> dict[str, Integers]:
         names = [identify(target) for target in self._targets]
-        found = {}
+        groups = {}
         for by in OF_TARGETS:
-            known: dict[str, int] = {}
-            numbers = [known.setdefault(NAMES[by](name), len(known)) for name in names]
-            found[by] = np.array(numbers, np.int64)[keys[:, 0]]
-        found["size"] = keys[:, 1]
+            number_of: dict[str, int] = {}
+            numbers = [number_of.setdefault(NAMES[by](name), len(number_of)) for name in names]
+            groups[by] = np.array(numbers, np.int64)[keys[:, 0]]
+        groups["size"] = keys[:, 1]
         if self._period_h >= HOURS_PER_DAY:  # a shorter period has few hours of the day
-            found["hour"] = keys[:, 2]
-        return {by: distinct(values)[1] for by, values in found.items()}
+            groups["hour"] = keys[:, 2]
+        return {by: distinct(values)[1] for by, values in groups.items()}
 
 
 def _added(keys: Integers, sums: Floats) -> tuple[Integers, Floats]:
@@ -164,11 +164,13 @@ def _table(values: Integers, periods: Integers, sums: Floats, count: int) -> Flo
 
 
 def _binned(places: Integers, sums: Floats, count: int) -> Floats:
-    found = np.stack([np.bincount(places, column, count) for column in sums.T], 1)
-    return found.astype(np.float64, copy=False)
+    bins = np.stack([np.bincount(places, column, count) for column in sums.T], 1)
+    return bins.astype(np.float64, copy=False)
 
 
-def _judged(found: SpeedDrivers, names: Sequence[str], tables: Sequence[Floats]) -> SpeedDrivers:
+def _judged(
+    of_figure: SpeedDrivers, names: Sequence[str], tables: Sequence[Floats]
+) -> SpeedDrivers:
     shares = np.array([_share(table) for table in tables])
     best = int(shares.argmax())
 
@@ -177,7 +179,9 @@ def _judged(found: SpeedDrivers, names: Sequence[str], tables: Sequence[Floats])
         return np.concatenate([own, own[best] - own])
 
     middle = np.concatenate([shares, shares[best] - shares])
-    intervals = jackknife_intervals(estimate, middle, [np.arange(found.periods, dtype=np.int64)])
+    intervals = jackknife_intervals(
+        estimate, middle, [np.arange(of_figure.periods, dtype=np.int64)]
+    )
     drivers = [
         Driver(by=name, values=len(table), share=float(share), ci95=_bounded(interval))
         for name, table, share, interval in zip(names, tables, shares, intervals, strict=False)
@@ -189,7 +193,7 @@ def _judged(found: SpeedDrivers, names: Sequence[str], tables: Sequence[Floats])
         if name != names[best] and (low is None or low <= 0) and INSIDE.get(name) != names[best]
     ]
     ordered = sorted(drivers, key=lambda driver: -driver.share)
-    return replace(found, drivers=ordered, first=[names[best], *near])
+    return replace(of_figure, drivers=ordered, first=[names[best], *near])
 
 
 def _share(table: Floats) -> float:
@@ -209,35 +213,37 @@ def _bounded(interval: Interval) -> Interval:
     return None if low is None else max(low, 0.0), None if high is None else min(high, 1.0)
 
 
-def driver_statements(found: Sequence[SpeedDrivers]) -> list[Statement]:
-    said = []
-    for each in found:
+def driver_statements(figures: Sequence[SpeedDrivers]) -> list[Statement]:
+    statements = []
+    for each in figures:
         name = FIGURES[each.figure]
         if each.refused:
-            said.append(Statement(f"What {name} goes with is not known: {each.refused}."))
+            statements.append(Statement(f"What {name} goes with is not known: {each.refused}."))
             continue
         best, *others = each.drivers
         if best.share < MIN_SHARE:
-            said.append(Statement(f"{name} goes with none of {listed(_named(each.drivers))}."))
+            statements.append(
+                Statement(f"{name} goes with none of {listed(_named(each.drivers))}.")
+            )
             continue
         clear = len(each.first) == 1
         ahead = "most" if clear else "most here, but not clearly,"
         rest = [f"the {WORDS[d.by]} {share_words(d)}" for d in others]
         share = share_words(best, interval=True)
-        said.append(
+        statements.append(
             Statement(
                 f"{name} goes {ahead} with the {WORDS[best.by]}: {share} of its variation. "
                 f"Then {listed(rest)}."
             )
         )
-    if any(not each.refused for each in found):
-        said.append(
+    if any(not each.refused for each in figures):
+        statements.append(
             Statement(
                 "These are associations, not causes: hosts differ in models and prompts, and what "
                 "two properties have in common is in both shares."
             )
         )
-    return said
+    return statements
 
 
 def _named(drivers: Sequence[Driver]) -> list[str]:

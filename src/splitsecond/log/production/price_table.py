@@ -21,10 +21,10 @@ class PriceTable(Struct, frozen=True):
 
     @classmethod
     def of(cls, prices: Sequence[Price | None]) -> "PriceTable":
-        known = [price or Price() for price in prices]
-        tiers = max((len(price.tiers) for price in known), default=0)
-        above, rates = np.full((len(known), tiers), np.inf), np.zeros((len(known), tiers + 1, 5))
-        for number, price in enumerate(known):
+        filled = [price or Price() for price in prices]
+        tiers = max((len(price.tiers) for price in filled), default=0)
+        above, rates = np.full((len(filled), tiers), np.inf), np.zeros((len(filled), tiers + 1, 5))
+        for number, price in enumerate(filled):
             above[number, : len(price.tiers)] = [tier.above_tokens for tier in price.tiers]
             for place, tier in enumerate([price, *price.tiers]):
                 cached, written = (
@@ -49,8 +49,8 @@ class PriceTable(Struct, frozen=True):
         return place
 
     def rates_of(self, targets: Integers, input_tokens: Integers) -> Floats:
-        found: Floats = self.rates[targets, self.tiers(targets, input_tokens)].T
-        return found
+        rates: Floats = self.rates[targets, self.tiers(targets, input_tokens)].T
+        return rates
 
     def costs_usd(self, targets: Integers, columns: AttemptColumns) -> Floats:
         return self.cost_usd(
@@ -83,7 +83,7 @@ class PriceTable(Struct, frozen=True):
 
 
 def tier_factors(price: Callable[[str], Price | None], labels: Sequence[AttemptLabel]) -> Floats:
-    known = [(label.tier, price(label.target)) for label in labels]
+    prices = [(label.tier, price(label.target)) for label in labels]
     return np.array(
-        [1.0 if price is None else price.by_tier.get(tier, 1.0) for tier, price in known]
+        [1.0 if price is None else price.by_tier.get(tier, 1.0) for tier, price in prices]
     )

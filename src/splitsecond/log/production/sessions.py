@@ -271,10 +271,10 @@ def _turn(
 
 def _missed_tokens(session: CallSession, winner: Observation) -> int:
     """Return how many input tokens were read again; 0 if they are too few for a cache miss."""
-    known = session.new_tokens + session.reusable_tokens
-    if not winner.input_tokens or not known:
+    prompt_tokens = session.new_tokens + session.reusable_tokens
+    if not winner.input_tokens or not prompt_tokens:
         return 0
-    reusable = round(winner.input_tokens * session.reusable_tokens / known)
+    reusable = round(winner.input_tokens * session.reusable_tokens / prompt_tokens)
     missed = reusable - (winner.cached_tokens or 0)
     return missed if missed >= MIN_MISSED_TOKENS else 0
 
@@ -376,7 +376,7 @@ def _elsewhere(
     All of them there, so that its cache would have held what the session had sent before.
     """
     used = {turn.target for turn in turns}
-    found = []
+    others = []
     for name, each in times.items():
         total_s = variance = 0.0
         for turn in turns:
@@ -390,40 +390,40 @@ def _elsewhere(
         variance += total_s**2 * max(each.scale, each.token_scale) ** 2 / each.turns
         if name not in used and total_s:
             error_s = Z * variance**0.5
-            found.append(OtherTarget(name, max(total_s - error_s, 0.0), total_s + error_s))
-    return sorted(found, key=lambda other: other.high_s)
+            others.append(OtherTarget(name, max(total_s - error_s, 0.0), total_s + error_s))
+    return sorted(others, key=lambda other: other.high_s)
 
 
 def sentence(session: ReportedSession) -> str:
     """Return what the client waited for most, and where it would have waited less."""
     causes = session.causes
-    said = f"You waited {span(causes.waited_s)} of {span(session.wall_s)}"
+    words = f"You waited {span(causes.waited_s)} of {span(session.wall_s)}"
     if causes.waited_s:
         name = max(
             (each for each in CAUSES if each != "tool_s"), key=lambda each: getattr(causes, each)
         )
         share = getattr(causes, name) / causes.waited_s
-        said += (
+        words += (
             f"; {share:.0%} was "
             f"{CAUSES[name]}{_pauses(session.turns) if name == 'cache_miss_s' else ''}"
         )
     best = next((each for each in session.others if each.high_s < causes.waited_s), None)
     if best is not None:
-        said += f"; at {best.target} it would have been {span(best.low_s)} to {span(best.high_s)}"
-    return f"{said}."
+        words += f"; at {best.target} it would have been {span(best.low_s)} to {span(best.high_s)}"
+    return f"{words}."
 
 
 def moved(turn: ReportedTurn) -> str:
     """Return what a change of target cost, in words; "" if there was none."""
     if not turn.left:
         return ""
-    said = f"moved from {turn.left}{f' after {turn.left_after}' if turn.left_after else ''}"
+    words = f"moved from {turn.left}{f' after {turn.left_after}' if turn.left_after else ''}"
     if not turn.missed_tokens:
-        return said
+        return words
     costs = [f"{turn.causes.cache_miss_s:.1f} s"] if turn.causes.cache_miss_s else []
     costs += [usd(turn.missed_usd)] if turn.missed_usd else []
     return (
-        f"{said}: {turn.missed_tokens:,} tokens prefilled "
+        f"{words}: {turn.missed_tokens:,} tokens prefilled "
         f"again{', ' if costs else ''}{' and '.join(costs)}"
     )
 

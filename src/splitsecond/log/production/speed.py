@@ -68,7 +68,7 @@ By = Literal[
 
 
 def grade(total_tps: float) -> int:
-    return next((found for least, found in GRADES if total_tps >= least), SLOWEST)
+    return next((level for least, level in GRADES if total_tps >= least), SLOWEST)
 
 
 def period_hours(span_s: float) -> int:
@@ -177,14 +177,16 @@ def graded(speed: ProductionSpeed, least: int) -> ProductionSpeed:
     return replace(speed, grade=grade(middle), grades=possible, needs=0)
 
 
-def compared(found: SpeedComparison, first: Medians, other: Medians) -> SpeedComparison:
+def compared(comparison: SpeedComparison, first: Medians, other: Medians) -> SpeedComparison:
     common = sorted(first.keys() & other.keys())
     if len(common) < PERIODS_NEEDED:
-        return replace(found, refused=f"common periods: {len(common)}, needed: {PERIODS_NEEDED}")
+        return replace(
+            comparison, refused=f"common periods: {len(common)}, needed: {PERIODS_NEEDED}"
+        )
     differences: Floats = np.log([first[at] / other[at] for at in common])
     error = float(differences.std(ddof=1)) / math.sqrt(len(common))
     times, ci95, p_value = tested(float(differences.mean()), error, len(common) - 1)
-    return replace(found, periods=len(common), ratio=times, ci95=ci95, p_value=p_value)
+    return replace(comparison, periods=len(common), ratio=times, ci95=ci95, p_value=p_value)
 
 
 def drifts_adjusted(speeds: Sequence[ProductionSpeed]) -> list[ProductionSpeed]:
@@ -203,19 +205,19 @@ def drifts_adjusted(speeds: Sequence[ProductionSpeed]) -> list[ProductionSpeed]:
     return list(speeds)
 
 
-def comparisons_adjusted(found: Sequence[SpeedComparison]) -> list[SpeedComparison]:
+def comparisons_adjusted(comparisons: Sequence[SpeedComparison]) -> list[SpeedComparison]:
     levels = holm_levels(
-        {at: each.p_value for at, each in enumerate(found) if each.p_value is not None}
+        {at: each.p_value for at, each in enumerate(comparisons) if each.p_value is not None}
     )
     return [
         replace(each, p_value=levels[at][0], real=levels[at][0] < DOUBT) if at in levels else each
-        for at, each in enumerate(found)
+        for at, each in enumerate(comparisons)
     ]
 
 
 def same_model(speeds: Iterable[ProductionSpeed]) -> dict[str, list[ProductionSpeed]]:
-    found = grouped(speeds, lambda speed: identify(speed.name).model)
-    return {model: served for model, served in found.items() if len(served) > 1}
+    by_model = grouped(speeds, lambda speed: identify(speed.name).model)
+    return {model: served for model, served in by_model.items() if len(served) > 1}
 
 
 def speed_statements(
@@ -296,7 +298,7 @@ def _fastest(speeds: Sequence[ProductionSpeed]) -> list[Statement]:
         return []
     best = speeds[0]
     place = " is the fastest" if len(speeds) > 1 else ""
-    found = [
+    statements = [
         Statement(
             f"{best.name}{place}: {number(best.total_tps.p50)} total tokens/s, grade {best.grade}."
         )
@@ -306,16 +308,16 @@ def _fastest(speeds: Sequence[ProductionSpeed]) -> list[Statement]:
     ]
     if unsure:
         before = "The grade is not certain: "
-        found.append(Statement(f"{before}{listed(unsure)}.", in_a_line(before, unsure)))
-    return found
+        statements.append(Statement(f"{before}{listed(unsure)}.", in_a_line(before, unsure)))
+    return statements
 
 
 def _of_models(comparisons: Sequence[SpeedComparison]) -> list[Statement]:
     sentences = []
-    for (model, first), found in grouped(
+    for (model, first), pairs in grouped(
         comparisons, lambda each: (each.model, each.first)
     ).items():
-        if tested := [each for each in found if not each.refused]:
+        if tested := [each for each in pairs if not each.refused]:
             sentences.append(
                 Statement(
                     f"{model} at {first} is {listed([_times(each) for each in tested])}, at equal "
@@ -328,26 +330,26 @@ def _of_models(comparisons: Sequence[SpeedComparison]) -> list[Statement]:
             )
         sentences += [
             Statement(f"{first} and {each.other} are not compared: {each.refused}.")
-            for each in found
+            for each in pairs
             if each.refused
         ]
     return sentences
 
 
-def _times(found: SpeedComparison, *, short: bool = False) -> str:
+def _times(pair: SpeedComparison, *, short: bool = False) -> str:
     at, times = ("", "×") if short else ("at ", " times")
-    if not found.real or found.ratio is None or found.ci95 is None:
-        return f"not clearly faster than {at}{found.other}"
-    low, high = map(ratio, found.ci95)
+    if not pair.real or pair.ratio is None or pair.ci95 is None:
+        return f"not clearly faster than {at}{pair.other}"
+    low, high = map(ratio, pair.ci95)
     bounds = f"95% {span(low, high)}" if short else f"{low} to {high}"
-    if found.ratio < 1:
-        return f"slower than {at}{found.other} ({ratio(found.ratio)}{times} as fast, {bounds})"
-    return f"{ratio(found.ratio)}{times} as fast as {at}{found.other} ({bounds})"
+    if pair.ratio < 1:
+        return f"slower than {at}{pair.other} ({ratio(pair.ratio)}{times} as fast, {bounds})"
+    return f"{ratio(pair.ratio)}{times} as fast as {at}{pair.other} ({bounds})"
 
 
 def speed_remarks(speeds: Sequence[ProductionSpeed]) -> list[str]:
     few = [speed for speed in speeds if speed.needs]
-    said = (
+    remarks = (
         [
             f"Without a grade: {len(few):,} of {len(speeds):,}. A grade needs {few[0].needs:,} "
             "successful requests."
@@ -356,19 +358,21 @@ def speed_remarks(speeds: Sequence[ProductionSpeed]) -> list[str]:
         else []
     )
     if any("hour" in speed.period for speed in speeds):
-        said.append("The log covers fewer than six days, so the intervals are of these days only.")
+        remarks.append(
+            "The log covers fewer than six days, so the intervals are of these days only."
+        )
     if any(speed.ttft_closed for speed in speeds):
-        said.append(
+        remarks.append(
             "Requests closed before their first token count in TTFT as longer than their wait."
         )
     events = [speed.name for speed in speeds if speed.token_source.get("events")]
     if events:
-        said.append(
+        remarks.append(
             f"Tokens counted by events, because the provider reports none: {', '.join(events)}."
         )
     estimated = [speed.name for speed in speeds if speed.token_source.get("estimate")]
     if estimated:
-        said.append(
+        remarks.append(
             f"Tokens estimated, because reported counts cannot be true: {', '.join(estimated)}."
         )
-    return said
+    return remarks

@@ -131,19 +131,21 @@ def spearman(first: Sequence[float], second: Sequence[float]) -> tuple[float | N
 
 
 def _ranks(values: Sequence[float]) -> Floats:
-    found = np.asarray(values, dtype=np.float64)
+    numbers = np.asarray(values, dtype=np.float64)
     ranks: Floats = (
-        (found[:, None] > found[None, :]).sum(axis=1)
-        + (found[:, None] >= found[None, :]).sum(axis=1)
+        (numbers[:, None] > numbers[None, :]).sum(axis=1)
+        + (numbers[:, None] >= numbers[None, :]).sum(axis=1)
         + 1
     ) / 2
     return ranks
 
 
-def speed_and_price_statements(found: SpeedAndPrice | None) -> list[Statement]:
-    if found is None:
+def speed_and_price_statements(comparison: SpeedAndPrice | None) -> list[Statement]:
+    if comparison is None:
         return []
-    best = sorted((p for p in found.targets if p.frontier != "no"), key=lambda p: p.usd_per_million)
+    best = sorted(
+        (p for p in comparison.targets if p.frontier != "no"), key=lambda p: p.usd_per_million
+    )
     doubts = [", cannot tell yet" if p.frontier == "unsure" else "" for p in best]
     frontier = [
         f"{p.target} ({number(p.tps)} tokens/s at {usd(p.usd_per_million)}{doubt})"
@@ -153,8 +155,8 @@ def speed_and_price_statements(found: SpeedAndPrice | None) -> list[Statement]:
         f"{p.target} {number(p.tps)} at {usd(p.usd_per_million)}{doubt.replace(',', '')}"
         for p, doubt in zip(best, doubts, strict=True)
     ]
-    first, *others = sorted(found.targets, key=lambda p: -(p.cost_adjusted_tps or 0.0))
-    name, unit = f"cost-adjusted {found.figure}", "tokens/s per dollar and million tokens"
+    first, *others = sorted(comparison.targets, key=lambda p: -(p.cost_adjusted_tps or 0.0))
+    name, unit = f"cost-adjusted {comparison.figure}", "tokens/s per dollar and million tokens"
     if all(_adjusted(first, 0) > _adjusted(other, 1) for other in others):
         adjusted = (
             f"{first.target} has the highest {name}: {number(first.cost_adjusted_tps)} {unit}."
@@ -166,10 +168,10 @@ def speed_and_price_statements(found: SpeedAndPrice | None) -> list[Statement]:
         Statement(
             f"No other target is both faster and cheaper than {listed(frontier)}; prices are per "
             "million tokens.",
-            in_a_line(f"Frontier, {found.figure} at $/M tokens: ", short),
+            in_a_line(f"Frontier, {comparison.figure} at $/M tokens: ", short),
         ),
         Statement(adjusted, adjusted.replace(unit, "tokens/s per $/M tokens")),
-        _correlation_statement(found.correlation, found.ci95, len(found.targets)),
+        _correlation_statement(comparison.correlation, comparison.ci95, len(comparison.targets)),
     ]
 
 

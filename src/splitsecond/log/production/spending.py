@@ -106,10 +106,12 @@ class UsualLengths:
         self._found: dict[str, tuple[int, int, int]] = {}
 
     def add(self, columns: AttemptColumns) -> None:
-        known = columns.input_tokens > 0
+        has_input = columns.input_tokens > 0
         count = len(columns.labels)
-        prompts = np.bincount(columns.label[known], minlength=count).tolist()
-        tokens = np.bincount(columns.label[known], columns.input_tokens[known], count).tolist()
+        prompts = np.bincount(columns.label[has_input], minlength=count).tolist()
+        tokens = np.bincount(
+            columns.label[has_input], columns.input_tokens[has_input], count
+        ).tolist()
         longest = np.zeros(count, np.int64)
         np.maximum.at(longest, columns.label, columns.output_tokens)
         for label, *more in zip(columns.labels, prompts, tokens, longest.tolist(), strict=True):
@@ -246,8 +248,8 @@ class SpendingLedger:
     def _costs(self, columns: AttemptColumns, targets: "list[_Target]", calls: Integers) -> _Costs:
         table, place = PriceTable.of([target.price for target in targets]), columns.label
         factor = tier_factors(self._price, columns.labels)[place]
-        counted = (columns.input_tokens != UNKNOWN) & (columns.output_tokens != UNKNOWN)
-        counted &= columns.sources != _ESTIMATE
+        has_tokens = (columns.input_tokens != UNKNOWN) & (columns.output_tokens != UNKNOWN)
+        has_tokens &= columns.sources != _ESTIMATE
         seen = np.maximum(columns.output_tokens, 0)
         complete = np.where(
             (columns.outcomes == 0) & (columns.output_tokens != UNKNOWN),
@@ -263,41 +265,41 @@ class SpendingLedger:
         prompt = np.where(prompt > 0, prompt, np.maximum(usual, prompt))
         by_token = table.by_token[place]
         paid = by_token & ~columns.unbilled
-        estimated = paid & ~counted & (prompt != UNKNOWN)
-        known = columns.unbilled | (paid & counted) | estimated
-        rates = table.rates_of(place, np.where(counted, columns.input_tokens, prompt))
+        estimated = paid & ~has_tokens & (prompt != UNKNOWN)
+        has_cost = columns.unbilled | (paid & has_tokens) | estimated
+        rates = table.rates_of(place, np.where(has_tokens, columns.input_tokens, prompt))
         plain = (prompt * rates[0] + seen * rates[4]) / MILLION * factor
         exact = table.costs_usd(place, columns) * factor
-        low = np.where(paid & counted, exact, np.where(estimated, plain, 0.0))
+        low = np.where(paid & has_tokens, exact, np.where(estimated, plain, 0.0))
         # What is billed for output that had not arrived when we closed the request: see
         # `closed_early.cost_range`.
-        early = paid & known & columns.closed_early
+        early = paid & has_cost & columns.closed_early
         whole = np.where(whole == UNKNOWN, longest, whole)
         most = np.where(stops == _STOPS, seen, np.maximum(np.maximum(whole, longest), seen))
         billed = np.where(stops == _BILLS_ON, np.maximum(np.minimum(whole, most), seen), seen)
         per_token = np.where(early, rates[4] / MILLION * factor, 0.0)
         used_cache = columns.cached_tokens + columns.cache_write_tokens > 0
-        saved = np.where(paid & counted & used_cache, plain - exact, 0.0)
+        saved = np.where(paid & has_tokens & used_cache, plain - exact, 0.0)
         return _Costs(
             low,
             low + (billed - seen) * per_token,
             low + (most - seen) * per_token,
             saved,
-            known,
+            has_cost,
             estimated,
         )
 
     def _target(self, name: str) -> "_Target":
-        found = self._targets.get(name)
-        if found is None:
+        target = self._targets.get(name)
+        if target is None:
             price = self._price(name)
             stops = {True: _STOPS, False: _BILLS_ON, None: 0}[self._stops_billing(name)]
             rented = price is not None and price.per_hour_usd is not None
-            found = _Target(
+            target = _Target(
                 price, rented, stops, self._usual.prompt(name), self._usual.longest(name)
             )
-            self._targets[name] = found
-        return found
+            self._targets[name] = target
+        return target
 
     def _named(self, columns: AttemptColumns) -> Integers:
         if self._by == "day":
@@ -379,9 +381,9 @@ def _grouped(columns: AttemptColumns) -> tuple[Integers, Integers]:
 
 
 def _most(values: Integers, calls: Integers) -> Integers:
-    found = np.full(len(calls), UNKNOWN)
-    np.maximum.at(found, calls, values)
-    return found[calls]
+    largest = np.full(len(calls), UNKNOWN)
+    np.maximum.at(largest, calls, values)
+    return largest[calls]
 
 
 def per_month(usd: float, span_s: float) -> float:

@@ -23,17 +23,19 @@ class StatedComparison:
         if not stated.any():
             return
         prices = PriceTable.of([self._price(label.target) for label in columns.labels])
-        known = stated & prices.by_token
-        counted = (columns.input_tokens != UNKNOWN) & (columns.output_tokens != UNKNOWN)
+        comparable = stated & prices.by_token
+        has_tokens = (columns.input_tokens != UNKNOWN) & (columns.output_tokens != UNKNOWN)
         costs = prices.costs_usd(columns.label, columns)
         costs *= tier_factors(self._price, columns.labels)[columns.label]
-        self._computed_usd += float(costs[known[columns.label] & counted & ~columns.unbilled].sum())
+        self._computed_usd += float(
+            costs[comparable[columns.label] & has_tokens & ~columns.unbilled].sum()
+        )
 
     def statements(self) -> list[str]:
         """Return the comparison as sentences; none if no log states a cost."""
         priced = [each for each in self._stated if self._by_token(each.target)]
         others = [each for each in self._stated if not self._by_token(each.target)]
-        said = []
+        sentences = []
         if calls := sum(each.calls for each in priced):
             stated_usd = sum(each.usd for each in priced)
             difference = ""
@@ -41,17 +43,17 @@ class StatedComparison:
                 share = (self._computed_usd - stated_usd) / stated_usd
                 sign = "−" if share < 0 else "+"
                 difference = f", {sign}{abs(share):.1%}"
-            said.append(
+            sentences.append(
                 f"The imported log states {usd(stated_usd)} for {counted_as(calls, 'call')}; our "
                 f"prices give {usd(self._computed_usd)}{difference}."
             )
         if other_usd := sum(each.usd for each in others):
             calls = sum(each.calls for each in others)
-            said.append(
+            sentences.append(
                 f"The imported log states {usd(other_usd)} for {counted_as(calls, 'call')} whose "
                 "price per token is not known here."
             )
-        return said
+        return sentences
 
     def _by_token(self, target: str) -> bool:
         price = self._price(target)

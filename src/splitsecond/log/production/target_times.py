@@ -30,12 +30,12 @@ def target_times(attempts: Iterable[AttemptColumns]) -> dict[str, TargetTimes]:
             of_target = np.array([each == name for each in names], bool)[columns.label] & usable
             if of_target.any():
                 parts.setdefault(name, []).append(rows[of_target])
-    found: dict[str, TargetTimes] = {}
+    by_target: dict[str, TargetTimes] = {}
     for name, blocks in parts.items():
         times = _times(np.concatenate(blocks)[-MAX_TURNS:])
         if times is not None:
-            found[name] = times
-    return found
+            by_target[name] = times
+    return by_target
 
 
 def _times(rows: Floats) -> TargetTimes | None:

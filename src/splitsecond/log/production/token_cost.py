@@ -13,8 +13,8 @@ def spent_usd(used: "Iterable[SpentTokens]", price: Callable[[str], Price | None
     """Return what the tokens cost in US dollars; targets without a price count as free."""
     total = 0.0
     for tokens in used:
-        if (found := price(tokens.target)) is not None and found.by_token:
-            total += found.cost_usd(
+        if (rates := price(tokens.target)) is not None and rates.by_token:
+            total += rates.cost_usd(
                 input_tokens=tokens.input_tokens,
                 output_tokens=tokens.output_tokens,
                 cached_tokens=tokens.cached_tokens,

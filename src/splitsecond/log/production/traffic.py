@@ -142,18 +142,19 @@ class ProductionTraffic:
         by_row, period = self._cells_by_row()
         joined = periods_joined(period)
         figures = self._total, self._tps, self._waits
-        found = []
+        speeds = []
         for name, row in self._rows.items():
             if row in by_row:
-                counted = [each.of(by_row[row]) for each in figures]
-                speed = self._speed(name, row, counted, period, joined)
+                samples = [each.of(by_row[row]) for each in figures]
+                speed = self._speed(name, row, samples, period, joined)
                 span_s = len(by_row[row]) * self._period_h * SECONDS_PER_HOUR
                 speed.in_flight = self._sum("took", row) / NS_PER_S / span_s
                 if self._period_h >= HOURS_PER_DAY:
-                    self._add_days(speed, by_row[row], counted, period)
-                found.append(graded(speed, least))
+                    self._add_days(speed, by_row[row], samples, period)
+                speeds.append(graded(speed, least))
         return sorted(
-            drifts_adjusted(found), key=lambda s: (s.grade is None, -(s.total_tps.p50 or 0), s.name)
+            drifts_adjusted(speeds),
+            key=lambda s: (s.grade is None, -(s.total_tps.p50 or 0), s.name),
         )
 
     def comparisons(
@@ -162,7 +163,7 @@ class ProductionTraffic:
         side = NAMES[across]
         cells, period = self._cells_by_row()
         period //= periods_joined(period)
-        found = []
+        comparisons = []
         for model, (first, *others) in same_model(s for s in speeds if s.grade is not None).items():
             for other in others:
                 if side(identify(first.name)) == side(identify(other.name)):
@@ -178,20 +179,20 @@ class ProductionTraffic:
                         break
                 pair = SpeedComparison(model=model, first=first.name, other=other.name, share=share)
                 if share < COMMON_SHARE:
-                    found.append(
+                    comparisons.append(
                         replace(pair, refused="their hours, prompts and answers differ too much")
                     )
                 else:
                     medians = [_medians(*each) for each in zip(both, periods, weights, strict=True)]
-                    found.append(compared(pair, *medians))
-        return comparisons_adjusted(found)
+                    comparisons.append(compared(pair, *medians))
+        return comparisons_adjusted(comparisons)
 
     def _cells_by_row(self) -> tuple[dict[int, list[int]], Integers]:
-        found: defaultdict[int, list[int]] = defaultdict(list)
+        by_row: defaultdict[int, list[int]] = defaultdict(list)
         for (row, _), cell in self._cells.items():
-            found[row].append(cell)
+            by_row[row].append(cell)
         periods = np.fromiter((period for _, period in self._cells), np.int64, len(self._cells))
-        return found, periods - (periods.min() if len(periods) else 0)
+        return by_row, periods - (periods.min() if len(periods) else 0)
 
     def _add_target(self, target: str) -> None:
         if target not in self._targets:
@@ -237,13 +238,13 @@ class ProductionTraffic:
         """
         labels, tiers = len(columns.labels), self._prices.above_tokens.shape[1] + 1
         read, written = columns.input_tokens, columns.output_tokens
-        counted = (read != UNKNOWN) & (written != UNKNOWN)
+        has_tokens = (read != UNKNOWN) & (written != UNKNOWN)
         combined = columns.label
         if self._by in SPLIT:
             combined = rows * labels + combined
         if tiers > 1:
             combined = combined * tiers + self._prices.tiers(targets[columns.label], read)
-        combined = (combined << 2 | answered << 1 | counted) << FLAG_BITS | columns.flags & FLAGS
+        combined = (combined << 2 | answered << 1 | has_tokens) << FLAG_BITS | columns.flags & FLAGS
         kinds, kind = distinct(combined)
 
         def summed(tokens: Integers) -> Floats:
@@ -277,12 +278,12 @@ class ProductionTraffic:
         self._count("output", row, written_sum * was_answered)
         self._count("waits closed", row, attempts * (flags >> 4 & 3 == WAIT_CLOSED))
         unbilled, by_token = (flags & UNBILLED) > 0, self._prices.by_token[targets[label]]
-        known = (was_counted & by_token) | unbilled
+        has_cost = (was_counted & by_token) | unbilled
         usd = (billed * self._prices.rates[targets[label], tier]).sum(1) / MILLION
         usd *= tier_factors(self._price, columns.labels)[label]
-        self._count("unpriced", row, attempts * ~known)
-        self._count("usd", row, usd * (known & ~unbilled))
-        self._count("priced tokens", row, (read_sum + written_sum) * known)
+        self._count("unpriced", row, attempts * ~has_cost)
+        self._count("usd", row, usd * (has_cost & ~unbilled))
+        self._count("priced tokens", row, (read_sum + written_sum) * has_cost)
         for place in np.flatnonzero(flags & 3 == FAILED).tolist():
             if fault := columns.labels[label[place]].fault:
                 self._faults[int(row[place])][fault] += int(attempts[place])
@@ -343,10 +344,10 @@ class ProductionTraffic:
         self,
         speed: ProductionSpeed,
         cells: Sequence[int],
-        counted: Sequence[Counted],
+        samples: Sequence[Counted],
         period: Integers,
     ) -> None:
-        total, _, waits = counted
+        total, _, waits = samples
         medians = [period_medians(each, period[each.cells]) for each in (total, waits)]
         speed.drift = drift_of(medians[0], PERIODS[self._period_h])
         speed.ttft_drift = drift_of(medians[1], PERIODS[self._period_h], "ttft_ms")
@@ -376,8 +377,8 @@ class ProductionTraffic:
             sorted(
                 {
                     identify(names[target]).model
-                    for found, target in self._row_targets
-                    if found == row
+                    for of_row, target in self._row_targets
+                    if of_row == row
                 }
             )
         )
@@ -401,14 +402,14 @@ def _matched(
     The share is that of the target with fewer requests. `joined`: classes of hours that are one.
     """
     classes = []
-    for found, period in zip(both, periods, strict=True):
-        hours = (found.cells >> LENGTH_BITS & (1 << HOUR_BITS) - 1) // joined
+    for sample, period in zip(both, periods, strict=True):
+        hours = (sample.cells >> LENGTH_BITS & (1 << HOUR_BITS) - 1) // joined
         classes.append(
-            (period << HOUR_BITS | hours) << LENGTH_BITS | found.cells & LENGTH_CLASSES - 1
+            (period << HOUR_BITS | hours) << LENGTH_BITS | sample.cells & LENGTH_CLASSES - 1
         )
     count = 1 + max((int(each.max()) for each in classes if len(each)), default=0)
     sizes = [
-        np.bincount(each, found.counts, count) for each, found in zip(classes, both, strict=True)
+        np.bincount(each, sample.counts, count) for each, sample in zip(classes, both, strict=True)
     ]
     common = np.minimum(*sizes)
     fewer = min(float(size.sum()) for size in sizes)
@@ -418,10 +419,10 @@ def _matched(
     return float(common.sum()) / fewer if fewer else 0.0, weights
 
 
-def _medians(found: Counted, period: Integers, weights: Floats) -> dict[int, float]:
+def _medians(sample: Counted, period: Integers, weights: Floats) -> dict[int, float]:
     at = np.flatnonzero(weights)
     weighted = Counted(
-        found.cells[at], found.values[at], found.closed[at], found.counts[at] * weights[at]
+        sample.cells[at], sample.values[at], sample.closed[at], sample.counts[at] * weights[at]
     )
     return period_medians(weighted, period[at])
 

@@ -59,14 +59,14 @@ SELECTS = ("model", "maker", "host")
 
 
 def speed_plot(speeds: Sequence[ProductionSpeed]) -> Plot | None:
-    shown = [(speed, speed.total_tps.p50) for speed in speeds if speed.total_tps.p50 is not None]
-    if not shown:
+    rows = [(speed, speed.total_tps.p50) for speed in speeds if speed.total_tps.p50 is not None]
+    if not rows:
         return None
-    highest = max(speed.total_tps.ci95["p50"][1] or median for speed, median in shown)
+    highest = max(speed.total_tps.ci95["p50"][1] or median for speed, median in rows)
     x = linear("total tokens/s, median", 0, highest * 1.15)
-    step = max(STEP, *(name_height(speed.name) + NAME_GAP for speed, _ in shown))
-    chart, entries = Chart(x, None, height=step * len(shown), left=NAMES), grade_entries()
-    for at, (speed, median) in enumerate(shown):
+    step = max(STEP, *(name_height(speed.name) + NAME_GAP for speed, _ in rows))
+    chart, entries = Chart(x, None, height=step * len(rows), left=NAMES), grade_entries()
+    for at, (speed, median) in enumerate(rows):
         low, high = speed.total_tps.ci95["p50"]
         entry = entries[_grade(speed)]
         interval = (
@@ -93,7 +93,7 @@ def speed_plot(speeds: Sequence[ProductionSpeed]) -> Plot | None:
             ),
             chart.group(None, chart.name(speed.name, step / 2)),
         )
-    medians = ", ".join(f"{speed.name} {number(median)}" for speed, median in shown)
+    medians = ", ".join(f"{speed.name} {number(median)}" for speed, median in rows)
     return picture(
         chart,
         name="speed-grades",
@@ -142,9 +142,9 @@ def _add_days(
     figure: Callable[[SpeedOfPeriod], float | None],
 ) -> None:
     points = [(_moment(day), figure(day)) for day in speed.by_period]
-    known = [(at, value) for at, value in points if value is not None]
-    chart.add(entry, chart.line(known, tip=speed.name), look="thin")
-    chart.add(entry, *[chart.dot(*each, tip=speed.name) for each in known])
+    measured = [(at, value) for at, value in points if value is not None]
+    chart.add(entry, chart.line(measured, tip=speed.name), look="thin")
+    chart.add(entry, *[chart.dot(*each, tip=speed.name) for each in measured])
 
 
 def _shown_by_day(speeds: Sequence[ProductionSpeed]) -> list[ProductionSpeed]:
@@ -260,11 +260,15 @@ def _grade(speed: ProductionSpeed) -> str:
 
 
 def _properties(speed: ProductionSpeed, by: str) -> dict[str, str]:
-    found = {"name": speed.name, "grade": _grade(speed)}
+    properties = {"name": speed.name, "grade": _grade(speed)}
     if by == "target":
         target = identify(speed.name)
-        found |= {"model": target.model, "maker": target.maker or "unknown", "host": target.host}
-    return found
+        properties |= {
+            "model": target.model,
+            "maker": target.maker or "unknown",
+            "host": target.host,
+        }
+    return properties
 
 
 def _table(speeds: Sequence[ProductionSpeed], by: str) -> HtmlTable:
@@ -282,7 +286,9 @@ def _table(speeds: Sequence[ProductionSpeed], by: str) -> HtmlTable:
 def _against_table(against: Sequence[SpeedAgainst]) -> HtmlTable:
     body: list[list[str | TableCell]] = [
         [
-            TableCell(text=found.target, notes=[f"{found.source} {found.load}".rstrip()]),
+            TableCell(
+                text=comparison.target, notes=[f"{comparison.source} {comparison.load}".rstrip()]
+            ),
             FIGURES[each.figure][0],
             number(each.production),
             each.known.words,
@@ -290,8 +296,8 @@ def _against_table(against: Sequence[SpeedAgainst]) -> HtmlTable:
             MISSING if each.ci95 is None else span(*map(ratio, each.ci95)),
             "cannot tell" if each.verdict == "unclear" else each.verdict,
         ]
-        for found in against
-        for each in found.figures
+        for comparison in against
+        for each in comparison.figures
     ]
     head = ["target", "p50 of", "production", "there", "ratio", "95%", "verdict"]
     return HtmlTable(caption="Production against it", head=head, body=body, export=True)
@@ -299,9 +305,14 @@ def _against_table(against: Sequence[SpeedAgainst]) -> HtmlTable:
 
 def _driver_table(drivers: Sequence[SpeedDrivers]) -> HtmlTable | None:
     body: list[list[str | TableCell]] = [
-        [DRIVEN[found.figure], WORDS[each.by], f"{each.values:,}", share_words(each, interval=True)]
-        for found in drivers
-        for each in found.drivers
+        [
+            DRIVEN[of_figure.figure],
+            WORDS[each.by],
+            f"{each.values:,}",
+            share_words(each, interval=True),
+        ]
+        for of_figure in drivers
+        for each in of_figure.drivers
     ]
     if not body:
         return None
@@ -327,5 +338,5 @@ def _row(speed: ProductionSpeed) -> list[str | TableCell]:
     ]
 
 
-def _figure(found: Summary, percentile: str) -> TableCell:
-    return figure_cell(cell(found, percentile))
+def _figure(summary: Summary, percentile: str) -> TableCell:
+    return figure_cell(cell(summary, percentile))

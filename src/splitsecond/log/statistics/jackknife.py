@@ -44,11 +44,11 @@ def intervals_of_estimates(
     for groups in by:
         numbers = np.unique(groups, return_inverse=True)[1] % MAX_GROUPS
         without = estimates(np.unique(numbers)[:, None] != numbers)
-        known = np.array([each for each in without if each is not None])
-        if len(known) < len(without):
+        values = np.array([each for each in without if each is not None])
+        if len(values) < len(without):
             return [(None, None)] * len(middle)
-        n = len(known)
-        error = np.sqrt((n - 1) / n * np.square(known - known.mean(axis=0)).sum(axis=0))
+        n = len(values)
+        error = np.sqrt((n - 1) / n * np.square(values - values.mean(axis=0)).sum(axis=0))
         half = np.maximum(half, t_quantile(DOUBT, n - 1) * error)
     if not by or not all(math.isfinite(each) for each in half):
         return [(None, None)] * len(middle)

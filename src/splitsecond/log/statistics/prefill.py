@@ -64,42 +64,44 @@ def fitted_parts(
     units = np.maximum(np.abs(design).max(axis=0), 1.0)
     design = design / units
     ranks = np.linalg.matrix_rank(design * parts[:, :, None], tol=1e-6)
-    known = (parts.sum(axis=1) >= MIN_TURNS) & (ranks == design.shape[1])
-    if not known.any():
+    solvable = (parts.sum(axis=1) >= MIN_TURNS) & (ranks == design.shape[1])
+    if not solvable.any():
         return models
-    kept = parts[known]
-    floor = FLOOR * np.where(kept, ttft_s, np.inf).min(axis=1)
+    used = parts[solvable]
+    floor = FLOOR * np.where(used, ttft_s, np.inf).min(axis=1)
     relative = design / ttft_s[:, None]
-    found = np.array(
-        [np.linalg.lstsq(relative[of], np.ones(of.sum()), rcond=None)[0] for of in kept]
+    coefficients = np.array(
+        [np.linalg.lstsq(relative[of], np.ones(of.sum()), rcond=None)[0] for of in used]
     )
-    found = _improved(found, design, ttft_s, kept, floor, np.zeros(len(kept)))
-    errors = np.abs(_errors(found, design, ttft_s, floor)[0])
+    coefficients = _improved(coefficients, design, ttft_s, used, floor, np.zeros(len(used)))
+    errors = np.abs(_errors(coefficients, design, ttft_s, floor)[0])
     scale = np.array(
-        [max(MAD * np.median(own[of]), MIN_SCALE) for own, of in zip(errors, kept, strict=True)]
+        [max(MAD * np.median(own[of]), MIN_SCALE) for own, of in zip(errors, used, strict=True)]
     )
-    found = _improved(found, design, ttft_s, kept, floor, scale)
-    for at, numbers, scatter in zip(np.flatnonzero(known), found / units, scale, strict=True):
+    coefficients = _improved(coefficients, design, ttft_s, used, floor, scale)
+    for at, numbers, scatter in zip(
+        np.flatnonzero(solvable), coefficients / units, scale, strict=True
+    ):
         fixed, of_new, of_reused = numbers.tolist()
         models[at] = PrefillModel(fixed, of_new, of_reused, float(scatter))
     return models
 
 
-def _errors(found: Floats, design: Floats, ttft_s: Floats, floor: Floats) -> tuple[Floats, Floats]:
-    """Return the relative error of each turn for each of the models that were `found`, and the
+def _errors(solved: Floats, design: Floats, ttft_s: Floats, floor: Floats) -> tuple[Floats, Floats]:
+    """Return the relative error of each turn for each of the models that were `solved`, and the
     fit."""
-    fit = np.maximum(found @ design.T, floor[:, None])
+    fit = np.maximum(solved @ design.T, floor[:, None])
     return np.asarray(np.log(ttft_s / fit)), fit
 
 
 def _improved(
-    found: Floats, design: Floats, ttft_s: Floats, kept: Flags, floor: Floats, scale: Floats
+    coefficients: Floats, design: Floats, ttft_s: Floats, used: Flags, floor: Floats, scale: Floats
 ) -> Floats:
     """Return the numbers of each model after reweighted least squares of the turns that it has
-    `kept`. `scale` 0: of absolute errors; otherwise of the biweight."""
-    found, moving = found.copy(), np.arange(len(found))
+    `used`. `scale` 0: of absolute errors; otherwise of the biweight."""
+    coefficients, moving = coefficients.copy(), np.arange(len(coefficients))
     for _ in range(STEPS):
-        errors, fit = _errors(found[moving], design, ttft_s, floor[moving])
+        errors, fit = _errors(coefficients[moving], design, ttft_s, floor[moving])
         if scale.any():
             shares = errors / (BIWEIGHT * scale[moving, None])
             weights = np.square(np.maximum(1 - np.square(shares), 0.0))
@@ -107,14 +109,14 @@ def _improved(
             weights = 1 / np.maximum(np.abs(errors), MIN_SCALE)
         # log(y / fit) changes by −x / fit for each of the numbers.
         slopes = design.T / fit[:, None]
-        weighted = slopes * (weights * kept[moving])[:, None]
+        weighted = slopes * (weights * used[moving])[:, None]
         moved = _solved(weighted @ slopes.transpose(0, 2, 1), weighted @ errors[:, :, None])
-        found[moving] += moved
-        far = np.abs(moved).max(axis=1) > ENOUGH * np.abs(found[moving]).max(axis=1)
+        coefficients[moving] += moved
+        far = np.abs(moved).max(axis=1) > ENOUGH * np.abs(coefficients[moving]).max(axis=1)
         moving = moving[far]
         if not len(moving):
             break
-    return found
+    return coefficients
 
 
 def _solved(equations: Floats, right: Floats) -> Floats:

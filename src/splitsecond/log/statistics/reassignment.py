@@ -35,15 +35,15 @@ class Reassignment:
         if not len(ordered):
             return [np.full(DEALS, np.inf) for _ in quantiles]
         places = np.arange(1, len(ordered) + 1, dtype=np.int32)
-        found: list[list[Floats]] = [[] for _ in quantiles]
+        differences: list[list[Floats]] = [[] for _ in quantiles]
         for deals in self._deals():
             seconds = np.cumsum(deals[:, unit], axis=1, dtype=np.int32)
             firsts = places - seconds
-            for q, logs in zip(quantiles, found, strict=True):
+            for q, logs in zip(quantiles, differences, strict=True):
                 first, second = (ordered[_reached(counts, q)] for counts in (firsts, seconds))
                 with np.errstate(invalid="ignore"):
                     logs.append(np.log(second) - np.log(first))
-        return [_sizes(logs) for logs in found]
+        return [_sizes(logs) for logs in differences]
 
     def of_mean(self, values: Floats, *, ratio: bool) -> Floats:
         """Return the size of the difference of the means of each deal, sorted; with `ratio` that
@@ -51,14 +51,14 @@ class Reassignment:
         there = ~np.isnan(values)
         sums = np.bincount(self._unit[there], values[there], len(self._labels))
         counts = np.bincount(self._unit[there], minlength=len(self._labels))
-        found = []
+        differences = []
         for deals in self._deals():
             of_second, in_second = (deals.astype(np.float64) @ each for each in (sums, counts))
             with np.errstate(invalid="ignore", divide="ignore"):
                 second = of_second / in_second
                 first = (sums.sum() - of_second) / (counts.sum() - in_second)
-                found.append(np.log(second) - np.log(first) if ratio else second - first)
-        return _sizes(found)
+                differences.append(np.log(second) - np.log(first) if ratio else second - first)
+        return _sizes(differences)
 
     def _deals(self) -> Iterator[Mask]:
         """Yield blocks of deals: whether each unit is in the second arm; the same each time."""
@@ -76,5 +76,5 @@ def _reached(counts: npt.NDArray[np.signedinteger[Any]], q: float) -> Integers:
 
 
 def _sizes(differences: Sequence[Floats]) -> Floats:
-    found = np.concatenate(differences)
-    return np.sort(np.where(np.isfinite(found), np.abs(found), np.inf))
+    joined = np.concatenate(differences)
+    return np.sort(np.where(np.isfinite(joined), np.abs(joined), np.inf))

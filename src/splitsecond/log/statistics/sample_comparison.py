@@ -120,12 +120,12 @@ class SampleComparison(Struct, frozen=True, kw_only=True):
         rounds = MIN_ROUNDS
         for _ in range(20):  # t depends on the number of rounds
             freedom = max(self.freedom * rounds // max(self.rounds, 1), 1)
-            wanted = (
+            root = (
                 (t_quantile(self.level, freedom) + t_quantile(POWER_T, freedom))
                 * one
                 / math.log(ratio)
             )
-            if rounds == (rounds := max(math.ceil(wanted**2), MIN_ROUNDS)):
+            if rounds == (rounds := max(math.ceil(root**2), MIN_ROUNDS)):
                 break
         return rounds
 
@@ -145,22 +145,22 @@ def compare_samples(
     """
     a, b = _capped(first, second)
     a_order, b_order = np.sort(first.values), np.sort(second.values)
-    found = {}
+    comparisons = {}
     for name, q in quantiles.items():
         percentiles = finite(percentile(a_order, q)), finite(percentile(b_order, q))
         if min(len(a_order), len(b_order)) < needed(q):
-            found[name] = untested(*percentiles, needed(q))
+            comparisons[name] = untested(*percentiles, needed(q))
             continue
         if not (first.spread and second.spread):
-            found[name] = untested(*percentiles)
+            comparisons[name] = untested(*percentiles)
             continue
         size = min(_round_size(first), _round_size(second))
         blocks = (
             log_percentiles(a, first.rounds, q, size),
             log_percentiles(b, second.rounds, q, size),
         )
-        found[name] = compare_blocks(*blocks, paired=paired, percentiles=percentiles)
-    return found
+        comparisons[name] = compare_blocks(*blocks, paired=paired, percentiles=percentiles)
+    return comparisons
 
 
 def compare_blocks(
@@ -188,7 +188,7 @@ def compare_blocks(
         middle, variance = float(b.mean() - a.mean()), float(own[0] + own[1])
         freedom = int(welch(own, (len(a) - 1, len(b) - 1)))
         sides = (a, b) if rounds >= MIN_ROUNDS and len(a) + len(b) <= MAX_REGROUPED else None
-    found = replace(
+    comparison = replace(
         plain,
         log_ratio=middle,
         error=math.sqrt(variance),
@@ -196,7 +196,7 @@ def compare_blocks(
         rounds=rounds,
         sides=sides,
     )
-    return judged(found, found.doubt_of(0.0), DOUBT)
+    return judged(comparison, comparison.doubt_of(0.0), DOUBT)
 
 
 def ratio_blocks(parts: Parts) -> Blocks:
@@ -216,18 +216,19 @@ def ratio_blocks(parts: Parts) -> Blocks:
     }
 
 
-def judged(found: SampleComparison, p_value: float, doubt: float) -> SampleComparison:
-    low, high = found.interval(doubt)
-    ratio = _ratio(found.first, found.second)
+def judged(comparison: SampleComparison, p_value: float, doubt: float) -> SampleComparison:
+    low, high = comparison.interval(doubt)
+    ratio = _ratio(comparison.first, comparison.second)
     return replace(
-        found,
+        comparison,
         p_value=p_value,
         level=doubt,
-        real=p_value < DOUBT and abs(found.log_ratio) >= MIN_LOG_RATIO,
+        real=p_value < DOUBT and abs(comparison.log_ratio) >= MIN_LOG_RATIO,
         ratio=None if ratio is None else min(max(ratio, low), high),
         ci95=None if ratio is None else (low, high),
         detectable=_exp(
-            (t_quantile(doubt, found.freedom) + t_quantile(POWER_T, found.freedom)) * found.error
+            (t_quantile(doubt, comparison.freedom) + t_quantile(POWER_T, comparison.freedom))
+            * comparison.error
         ),
     )
 
@@ -235,14 +236,14 @@ def judged(found: SampleComparison, p_value: float, doubt: float) -> SampleCompa
 Key = TypeVar("Key")
 
 
-def holm(found: Mapping[Key, SampleComparison]) -> dict[Key, SampleComparison]:
-    tested = {key: c for key, c in found.items() if c.p_value is not None}
+def holm(comparisons: Mapping[Key, SampleComparison]) -> dict[Key, SampleComparison]:
+    tested = {key: c for key, c in comparisons.items() if c.p_value is not None}
     regrouped = _Regrouped(tested.values())
     levels = holm_levels({key: regrouped.doubt(c) for key, c in tested.items()})
     judgements = {
         key: judged(regrouped.widened(c, *levels[key]), *levels[key]) for key, c in tested.items()
     }
-    return {**found, **judgements}
+    return {**comparisons, **judgements}
 
 
 class _Regrouped:
@@ -407,5 +408,5 @@ def welch(variances: tuple[Floats, Floats], freedoms: tuple[int, int]) -> npt.ND
     """Return the degrees of freedom of a difference, by Welch and Satterthwaite, rounded down."""
     one, other = variances
     total, parts = one + other, one**2 / freedoms[0] + other**2 / freedoms[1]
-    found = np.divide(total**2, parts, out=np.full_like(total, sum(freedoms)), where=parts > 0)
-    return np.maximum(found.astype(np.int64), 1)
+    freedom = np.divide(total**2, parts, out=np.full_like(total, sum(freedoms)), where=parts > 0)
+    return np.maximum(freedom.astype(np.int64), 1)

@@ -45,11 +45,11 @@ def t_doubt(t: float, freedom: int) -> float:
 
 
 def t_doubts(t: Floats, freedom: npt.NDArray[np.int64]) -> Floats:
-    found = np.empty_like(t)
+    doubts = np.empty_like(t)
     for each in np.unique(freedom):
         angle = np.arctan2(np.abs(t[freedom == each]), math.sqrt(min(each, MAX_FREEDOM)))
-        found[freedom == each] = 1.0 - _inside(angle, np.sin(angle), np.cos(angle), int(each))
-    return np.maximum(found, 0.0)
+        doubts[freedom == each] = 1.0 - _inside(angle, np.sin(angle), np.cos(angle), int(each))
+    return np.maximum(doubts, 0.0)
 
 
 def _inside(angle: Numbers, sine: Numbers, cosine: Numbers, freedom: int) -> Numbers:

@@ -222,9 +222,11 @@ def ratio_interval(amounts: Floats, sizes: Floats, least_variance: float = 0.0) 
 
 
 def groupings(rounds: RoundNumbers | None, clusters: RoundNumbers | None) -> list[RoundNumbers]:
-    found = [] if rounds is None else [rounds]
+    groups = [] if rounds is None else [rounds]
     return (
-        found if clusters is None or len(np.unique(clusters)) < MIN_CLUSTERS else [*found, clusters]
+        groups
+        if clusters is None or len(np.unique(clusters)) < MIN_CLUSTERS
+        else [*groups, clusters]
     )
 
 
@@ -324,7 +326,7 @@ def summary_of(
         return Summary(n=0, needs=still_needed(0, fewest) if independent else {})
     places = {name: 1 - q if higher_is_better else q for name, q in PERCENTILES.items()}
     at = {name: percentile(ordered, q) for name, q in places.items()}
-    found = Summary(
+    summary = Summary(
         n=n,
         failed=n - len(answered),
         p50=finite(at["p50"]),
@@ -334,12 +336,12 @@ def summary_of(
         min=float(answered[0]),
         max=float(answered[-1]),
     )
-    _add_scatter(found, batches, at["p50"], spread=sample.spread)
+    _add_scatter(summary, batches, at["p50"], spread=sample.spread)
     if independent:
-        most = n if of_round is None else min(n, of_round * found.rounds)
-        found.ci95 = _intervals(ordered, places, batches, most)
-        found.needs = still_needed(n, fewest)
-    return found
+        most = n if of_round is None else min(n, of_round * summary.rounds)
+        summary.ci95 = _intervals(ordered, places, batches, most)
+        summary.needs = still_needed(n, fewest)
+    return summary
 
 
 def _of_one_round(values: Sequence[float] | Floats) -> FigureSample:
@@ -348,15 +350,15 @@ def _of_one_round(values: Sequence[float] | Floats) -> FigureSample:
 
 
 def _add_scatter(
-    found: Summary, batches: Sequence["_Batches"], median: float, *, spread: bool
+    summary: Summary, batches: Sequence["_Batches"], median: float, *, spread: bool
 ) -> None:
     """Add what is known of the scatter between rounds (with `spread`) and between sessions."""
     if spread:
-        found.rounds, found.autocorrelation = batches[0].count, batches[0].autocorrelation()
+        summary.rounds, summary.autocorrelation = batches[0].count, batches[0].autocorrelation()
     if len(batches) > spread:
-        found.sessions = batches[-1].count
+        summary.sessions = batches[-1].count
     if batches:
-        found.n_effective = min([each.worth(median) for each in batches] + [found.n])
+        summary.n_effective = min([each.worth(median) for each in batches] + [summary.n])
 
 
 def _intervals(
@@ -376,8 +378,8 @@ def _widest(intervals: Sequence[Interval]) -> Interval:
 
 def _interval(ordered: Floats, q: float, batches: Sequence["_Batches"], most: int) -> Interval:
     def bounds(at: float) -> Interval:
-        known = (each.worth(at) * known_share(each.count) for each in batches)
-        return percentile_interval(ordered, q, min([*known, most]))
+        sizes = (each.worth(at) * known_share(each.count) for each in batches)
+        return percentile_interval(ordered, q, min([*sizes, most]))
 
     low, high = bounds(percentile(ordered, q))
     for _ in range(MAX_STEPS):

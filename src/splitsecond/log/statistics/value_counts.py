@@ -113,13 +113,13 @@ class ValueCounts:
         starts = _starts(new)
         keys, counts = new[starts], np.diff(starts, append=len(new))
         places = np.searchsorted(self._keys, keys)
-        known = (
+        present = (
             self._keys.take(places, mode="clip") == keys
             if len(self._keys)
             else np.zeros(len(keys), bool)
         )
-        self._counts[places[known]] += counts[known]
-        fresh = np.flatnonzero(~known)
+        self._counts[places[present]] += counts[present]
+        fresh = np.flatnonzero(~present)
         inserted = places[fresh] + np.arange(len(fresh))
         old = np.ones(len(self._keys) + len(fresh), bool)
         old[inserted] = False
@@ -153,10 +153,10 @@ def _starts(ordered: Integers | Floats) -> Integers:
 
 
 def _filled(old: Mask, values: Integers, inserted: Integers, more: Integers) -> Integers:
-    found = np.empty(len(old), np.int64)
-    found[old] = values
-    found[inserted] = more
-    return found
+    merged = np.empty(len(old), np.int64)
+    merged[old] = values
+    merged[inserted] = more
+    return merged
 
 
 def _summed(keys: Integers, counts: Integers) -> tuple[Integers, Integers]:
@@ -221,20 +221,20 @@ class _Curve:
         )
 
 
-def summarise(counted: Counted, batches: Integers, *, higher_is_better: bool = False) -> Summary:
+def summarise(sample: Counted, batches: Integers, *, higher_is_better: bool = False) -> Summary:
     """Summarise counted values. `batches`: the batch of each of them.
 
     With enough batches the intervals are those of batch means, otherwise those of independent
     requests.
     """
-    n, censored = int(counted.counts.sum()), bool(counted.closed.any())
-    parts = _parts(counted, batches) if _enough(counted, batches) else []
+    n, censored = int(sample.counts.sum()), bool(sample.closed.any())
+    parts = _parts(sample, batches) if _enough(sample, batches) else []
     if not parts and n <= FEW:
         if censored:
-            return _censored_summary(_Curve.of(counted), n)
-        values = np.repeat(counted.values, counted.counts.astype(np.int64))
+            return _censored_summary(_Curve.of(sample), n)
+        values = np.repeat(sample.values, sample.counts.astype(np.int64))
         return summary_of(values, higher_is_better=higher_is_better)
-    curve, curves = _Curve.of(counted), [_Curve.of(part) for part in parts]
+    curve, curves = _Curve.of(sample), [_Curve.of(part) for part in parts]
     sizes = np.array([part.counts.sum() for part in parts], np.float64)
     at: dict[str, float | None] = {}
     ci95: dict[str, Interval] = {}
@@ -244,9 +244,9 @@ def summarise(counted: Counted, batches: Integers, *, higher_is_better: bool = F
         ci95[name] = (
             (None, None) if value is None else _batch_interval(curve, curves, sizes, q, value)
         )
-    mean = None if censored else float(np.average(counted.values, weights=counted.counts))
+    mean = None if censored else float(np.average(sample.values, weights=sample.counts))
     if mean is not None:
-        least = float(np.average((counted.values - mean) ** 2, weights=counted.counts)) / n
+        least = float(np.average((sample.values - mean) ** 2, weights=sample.counts)) / n
         half = _half(
             np.array([np.average(part.values, weights=part.counts) for part in parts]), sizes, least
         )
@@ -307,7 +307,7 @@ def _censored_summary(curve: _Curve, n: int) -> Summary:
     )
 
 
-def closed_bounds(counted: Counted) -> dict[str, Interval]:
+def closed_bounds(sample: Counted) -> dict[str, Interval]:
     """Return bounds of the percentiles that hold whatever made requests end as lower bounds; none
     without such ones.
 
@@ -316,21 +316,21 @@ def closed_bounds(counted: Counted) -> dict[str, Interval]:
     about how long it would have been: but a race closes its losers when the winner has a token,
     which takes longer for a long prompt at both targets.
     """
-    if not counted.closed.any():
+    if not sample.closed.any():
         return {}
-    weights = counted.counts.astype(np.float64)
-    at_once = _Curve(counted.values, np.zeros_like(counted.closed), weights)
-    last = counted.values.max() + 1
-    never = _Curve(np.where(counted.closed, last, counted.values), counted.closed, weights)
+    weights = sample.counts.astype(np.float64)
+    at_once = _Curve(sample.values, np.zeros_like(sample.closed), weights)
+    last = sample.values.max() + 1
+    never = _Curve(np.where(sample.closed, last, sample.values), sample.closed, weights)
     return {name: (at_once.quantile(q), never.quantile(q)) for name, q in PERCENTILES.items()}
 
 
-def median(counted: Counted) -> float | None:
-    return _interpolated(_Curve.of(counted), 0.5) if len(counted.values) else None
+def median(sample: Counted) -> float | None:
+    return _interpolated(_Curve.of(sample), 0.5) if len(sample.values) else None
 
 
-def period_medians(counted: Counted, periods: Integers) -> dict[int, float]:
-    parts = _parts(counted, periods)
+def period_medians(sample: Counted, periods: Integers) -> dict[int, float]:
+    parts = _parts(sample, periods)
     names = distinct(periods)[0].tolist()
     return {
         name: median
@@ -340,22 +340,22 @@ def period_medians(counted: Counted, periods: Integers) -> dict[int, float]:
     }
 
 
-def _enough(counted: Counted, batches: Integers) -> bool:
+def _enough(sample: Counted, batches: Integers) -> bool:
     """Return whether the batches are enough for an interval: a few large ones among many small
     count as few (Kish)."""
     if not len(batches):
         return False
-    sizes = np.bincount(distinct(batches)[1], counted.counts)
+    sizes = np.bincount(distinct(batches)[1], sample.counts)
     effective = sizes.sum() ** 2 / (sizes**2).sum()
     return bool(effective >= BATCHES_NEEDED and sizes.sum() >= BATCH_NEEDS * len(sizes))
 
 
-def _parts(counted: Counted, batches: Integers) -> list[Counted]:
+def _parts(sample: Counted, batches: Integers) -> list[Counted]:
     columns: tuple[npt.NDArray[Any], ...] = (
-        counted.cells,
-        counted.values,
-        counted.closed,
-        counted.counts,
+        sample.cells,
+        sample.values,
+        sample.closed,
+        sample.counts,
     )
     if (batches[1:] < batches[:-1]).any():
         order = np.argsort(batches, kind="stable")

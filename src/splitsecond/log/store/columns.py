@@ -75,20 +75,22 @@ def attempt_columns(
     """
     with connect() as connection:
         edges = _edges(connection, since_us, until_us)
-    known: dict[int, AttemptLabel] = {}
-    wanted = frozenset(targets)
+    label_of: dict[int, AttemptLabel] = {}
+    target_names = frozenset(targets)
 
     def read(start_us: int, end_us: int) -> AttemptColumns | None:
         rows = and_(_A.came_us >= start_us, _A.came_us < end_us)
         with connect() as connection:
-            found = _packed(connection, rows, known)
-            if found is None:
-                found = _by_row(connection, rows)
-        if wanted:
-            found = found.taken(
-                np.array([each.target in wanted for each in found.labels], bool)[found.label]
+            columns = _packed(connection, rows, label_of)
+            if columns is None:
+                columns = _by_row(connection, rows)
+        if target_names:
+            columns = columns.taken(
+                np.array([each.target in target_names for each in columns.labels], bool)[
+                    columns.label
+                ]
             )
-        return found if len(found.label) else None
+        return columns if len(columns.label) else None
 
     yield from read_ahead(
         list(pairwise(edges)), lambda edge: read(*edge), threads=THREADS, ahead=AHEAD
@@ -129,31 +131,31 @@ def _edges(connection: Connection, since_us: int, until_us: int) -> list[int]:
     if first is None or last is None:
         return []
     numbers = range(first, last + 1, ROWS)
-    found: set[int] = set()
+    times: set[int] = set()
     for i in range(0, len(numbers), _NUMBERS_AT_ONCE):
         sample = select(_A.came_us).where(_A.n.in_(numbers[i : i + _NUMBERS_AT_ONCE]))
-        found.update(connection.execute(sample).scalars())
-    return [since_us, *[each for each in sorted(found)[1:] if since_us < each < until_us], until_us]
+        times.update(connection.execute(sample).scalars())
+    return [since_us, *[each for each in sorted(times)[1:] if since_us < each < until_us], until_us]
 
 
 def _packed(
-    connection: Connection, rows: ColumnElement[bool], known: dict[int, AttemptLabel]
+    connection: Connection, rows: ColumnElement[bool], cached: dict[int, AttemptLabel]
 ) -> AttemptColumns | None:
     """Return the attempts in these rows by their packed numbers, None if that fails. Adds to the
-    `known` labels."""
+    `cached` labels."""
     count, block = connection.execute(select(func.count(), _joined(connection)).where(rows)).one()
     if len(block or b"") != count * LAYOUT.itemsize:
         return None
     packed = np.frombuffer(block or b"", LAYOUT)
     hashes, label = np.unique(packed["label"], return_inverse=True)
     names = hashes.tolist()
-    unknown = [name for name in names if name not in known]
+    unknown = [name for name in names if name not in cached]
     for i in range(0, len(unknown), _LABELS_AT_ONCE):
-        known |= _labels(connection, rows, unknown[i : i + _LABELS_AT_ONCE])
-    if not known.keys() >= set(unknown):
+        cached |= _labels(connection, rows, unknown[i : i + _LABELS_AT_ONCE])
+    if not cached.keys() >= set(unknown):
         return None  # a process has just deleted these rows, because they are too old
     return AttemptColumns(
-        labels=[known[name] for name in names],
+        labels=[cached[name] for name in names],
         label=label,
         came_us=packed["came_us"].astype(np.int64),
         **{name: packed[name].astype(np.int64) for name in _NUMBERS},
@@ -171,9 +173,9 @@ def _labels(
     connection: Connection, rows: ColumnElement[bool], hashes: Sequence[int]
 ) -> dict[int, AttemptLabel]:
     """Return the names that each hash stands for, from the first of the rows that has it."""
-    wanted = [each.to_bytes(8, "little") for each in hashes]
+    keys = [each.to_bytes(8, "little") for each in hashes]
     first = connection.execute(
-        select(func.min(_A.n)).where(rows, _HASH.in_(wanted)).group_by(_HASH)
+        select(func.min(_A.n)).where(rows, _HASH.in_(keys)).group_by(_HASH)
     ).scalars()
     query = select(_HASH, *_NAMES).select_from(WITH_CALL).where(_A.n.in_(first.all()))
     return {

@@ -247,9 +247,9 @@ def _inode(file: str) -> int:
         return 0
 
 
-def _parsed(given: str, *, check_folder: bool = True) -> URL:
+def _parsed(address: str, *, check_folder: bool = True) -> URL:
     try:
-        url = make_url(given)
+        url = make_url(address)
     except (ArgumentError, ValueError):
         raise CallerFault("the log's URL is not one", kind="bad_log_url", hint=_EXAMPLE) from None
     if url.drivername in ("sqlite", "sqlite+pysqlite"):

@@ -217,30 +217,30 @@ def seeds(path: Path) -> list[tuple[Observation, float]]:
     """
     run = read_run(path, _Beginning)
     since_s = (clock.wall_time() - run.began).total_seconds()
-    kept = [o for o in read_observations(path) if o.role in _LIVE_ROLES]
-    aged = [(o, max(0.0, since_s - (o.end_ns - run.began_ns) / clock.NS_PER_S)) for o in kept]
+    live = [o for o in read_observations(path) if o.role in _LIVE_ROLES]
+    aged = [(o, max(0.0, since_s - (o.end_ns - run.began_ns) / clock.NS_PER_S)) for o in live]
     return sorted(aged, key=lambda one: -one[1])
 
 
-def _read_lines(file: Path, kind: type[T], kept: Callable[[T], T]) -> list[T]:
+def _read_lines(file: Path, kind: type[T], convert: Callable[[T], T]) -> list[T]:
     with file_faults(f"cannot read {file}", kind="no_run"):
         data = file.read_bytes()
     whole, _, _cut = data.rpartition(b"\n")
     decoder = msgspec.json.Decoder(kind)
-    found = []
+    records = []
     for number, line in enumerate(whole.split(b"\n") if whole else (), start=1):
         with content_faults(f"{file}:{number}", kind="bad_run"):
-            found.append(kept(_decoded(line, decoder)))
-    return found
+            records.append(convert(_decoded(line, decoder)))
+    return records
 
 
 def _decoded(data: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     """Return what `data` describes. Raises an error of the parser, or `ValueError` for an integer
     that is too large."""
-    found = decoder.decode(data)
+    decoded = decoder.decode(data)
     if _MAY_BE_LARGER.search(data) and _has_larger(msgspec.json.decode(data)):
         raise ValueError(f"an integer is not below {MAX_NUMBER:,}")
-    return found
+    return decoded
 
 
 def _has_larger(value: Any) -> bool:

@@ -78,12 +78,12 @@ def import_log(
     except CallerFault as fault:
         fault.message = f"{path}: {fault.message}"
         raise
-    database, found = Database.open(url), Imported(title=form.title, ignored=form.ignored)
+    database, imported = Database.open(url), Imported(title=form.title, ignored=form.ignored)
     days: set[int] = set()
     try:
         with database.connect() as connection:
-            for last, batch in _batches(_records(path, form, provider, found)):
-                _write(connection, database.begin, batch, found)
+            for last, batch in _batches(_records(path, form, provider, imported)):
+                _write(connection, database.begin, batch, imported)
                 days.update(record.came_us // US_PER_DAY for record in batch)
                 done(last)
     except database.failures as error:
@@ -93,12 +93,16 @@ def import_log(
         begin, end = (
             datetime.fromtimestamp(day * S_PER_DAY, UTC) for day in (min(days), max(days))
         )
-        found.days, found.first, found.last = len(days), f"{begin:%Y-%m-%d}", f"{end:%Y-%m-%d}"
-    return found
+        imported.days, imported.first, imported.last = (
+            len(days),
+            f"{begin:%Y-%m-%d}",
+            f"{end:%Y-%m-%d}",
+        )
+    return imported
 
 
 def _records(
-    path: Path, form: ForeignFormat, provider: str, found: Imported
+    path: Path, form: ForeignFormat, provider: str, imported: Imported
 ) -> Iterator[tuple[int, CallRecord]]:
     """Yield each call with the number of its line, and count the other lines."""
     tags: set[str] = set()
@@ -109,23 +113,23 @@ def _records(
                     raise ValueError(values)
                 record = record_of(values, form, provider)
             except ValueError as error:
-                found.refused += 1
-                if found.refused <= REASONS:
-                    found.reasons.append(f"line {number:,}: {error}")
+                imported.refused += 1
+                if imported.refused <= REASONS:
+                    imported.reasons.append(f"line {number:,}: {error}")
                 continue
             if record is None:
-                found.skipped += 1
+                imported.skipped += 1
             else:
                 yield number, _with_few_tags(record, tags)
 
 
-def _with_few_tags(record: CallRecord, known: set[str]) -> CallRecord:
+def _with_few_tags(record: CallRecord, seen: set[str]) -> CallRecord:
     """Return the call; without its tags if the file has too many, such as an id in each call."""
     accounting = record.accounting
-    if accounting is None or accounting.tags in known:
+    if accounting is None or accounting.tags in seen:
         return record
-    if len(known) < MAX_TAGS:
-        known.add(accounting.tags)
+    if len(seen) < MAX_TAGS:
+        seen.add(accounting.tags)
         return record
     return replace(record, accounting=replace(accounting, tags=OTHER_TAGS))
 
@@ -136,7 +140,7 @@ def _batches(records: Iterator[tuple[int, CallRecord]]) -> Iterator[tuple[int, l
 
 
 def _write(
-    connection: Connection, begin: str, batch: Sequence[CallRecord], found: Imported
+    connection: Connection, begin: str, batch: Sequence[CallRecord], imported: Imported
 ) -> None:
     calls = {record.call: record for record in batch}
     times = {record.came_us for record in batch}
@@ -152,9 +156,9 @@ def _write(
     connection.exec_driver_sql("COMMIT")
     for record in batch:
         if record.accounting is not None and record.accounting.stated_usd is not None:
-            found.stated_usd = (found.stated_usd or 0.0) + record.accounting.stated_usd
-    found.written += len(new)
-    found.present += len(batch) - len(new)
+            imported.stated_usd = (imported.stated_usd or 0.0) + record.accounting.stated_usd
+    imported.written += len(new)
+    imported.present += len(batch) - len(new)
 
 
 def _named(table: Table, row: Sequence[Any]) -> dict[str, Any]:

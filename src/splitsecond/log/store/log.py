@@ -204,13 +204,13 @@ class Past:
     def recent(self, since: timedelta, *, each: int = 200) -> list[tuple[Observation, float]]:
         now_us = _us(clock.wall_time())
         after_us = now_us - since // _US
-        found: list[Row[Any]] = []
+        attempts: list[Row[Any]] = []
         with self._connection() as connection:
             for target in _targets(connection):
-                wanted = _A.target == target, _A.came_us >= after_us
-                query = select(*ATTEMPT_COLUMNS).where(*wanted).order_by(_A.came_us.desc())
-                found += connection.execute(query.limit(each))
-        aged = [(observation(row), row.came_us) for row in found]
+                conditions = _A.target == target, _A.came_us >= after_us
+                query = select(*ATTEMPT_COLUMNS).where(*conditions).order_by(_A.came_us.desc())
+                attempts += connection.execute(query.limit(each))
+        aged = [(observation(row), row.came_us) for row in attempts]
         aged.sort(key=lambda one: one[1] + one[0].end_ns // 1000)
         return [(o, max(0.0, (now_us - came_us - o.end_ns / 1000) / 1e6)) for o, came_us in aged]
 
@@ -231,7 +231,7 @@ class Past:
         query = select(*ATTEMPT_COLUMNS, *session).select_from(WITH_CALL).where(*answered)
         query = query.where(CALLS.c.session.is_not(None)).order_by(_A.came_us.desc())
         with self._connection() as connection:
-            found = connection.execute(query.limit(most)).all()
+            turns = connection.execute(query.limit(most)).all()
         own = len(ATTEMPT_COLUMNS)
         return [
             (
@@ -239,7 +239,7 @@ class Past:
                 call_session(row[own:]),
                 max(0.0, (now_us - row.came_us) / 1e6),
             )
-            for row in reversed(found)
+            for row in reversed(turns)
         ]
 
     def spent_tokens(
@@ -314,15 +314,15 @@ class Past:
             spent: defaultdict[int, list[SpentTokens]] = defaultdict(list)
             for (session,), each in _spent(connection, tokens, (c.session,)):
                 spent[session].append(each)
-            found = []
+            sessions = []
             for session, client, route, *numbers in connection.execute(query):
                 named = dict(zip([*columns][2:], map(int, numbers), strict=True))
                 named["ended_us"] //= 1000
                 own = session_id(session), spent[session]
-                found.append(
+                sessions.append(
                     LoggedSession(id=own[0], client=client, route=route, spent=own[1], **named)
                 )
-        return sorted(found, key=lambda each: each.began_us, reverse=True)
+        return sorted(sessions, key=lambda each: each.began_us, reverse=True)
 
     def periods(self, since: datetime, period: timedelta) -> list[LoggedPeriod]:
         c, length_us = CALLS.c, period // _US
@@ -362,11 +362,11 @@ class Past:
         )
         after = c.came_us >= _us(since)
         with self._connection() as connection:
-            while found := connection.execute(page.where(after)).all():
-                first, last = found[0], found[-1]
-                within = [row.call for row in found] if session else None
+            while calls := connection.execute(page.where(after)).all():
+                first, last = calls[0], calls[-1]
+                within = [row.call for row in calls] if session else None
                 attempts = _attempts_by_call(connection, first.came_us, last.came_us, within)
-                for row in found:
+                for row in calls:
                     yield _EPOCH + row.came_us * _US, call_record(row, attempts[row.call])
                 after = and_(c.came_us >= last.came_us, or_(c.came_us > last.came_us, c.n > last.n))
 
@@ -478,10 +478,10 @@ def _attempts_by_call(
     query = select(*ATTEMPT_COLUMNS).where(_A.came_us.between(first_us, last_us))
     if calls is not None:
         query = query.where(_A.call.in_(calls))
-    found: defaultdict[str, list[Observation]] = defaultdict(list)
+    attempts: defaultdict[str, list[Observation]] = defaultdict(list)
     for row in connection.execute(query.order_by(_A.came_us, _A.n)):
-        found[row.call].append(observation(row))
-    return found
+        attempts[row.call].append(observation(row))
+    return attempts
 
 
 def _us(moment: datetime) -> int:
@@ -527,9 +527,9 @@ class Log(Past):
         if isinstance(self._writer, LogWriter):
             self._writer.yield_processor()
 
-    def put_rows(self, made: Rows) -> None:
+    def put_rows(self, record_rows: Rows) -> None:
         assert isinstance(self._writer, LogWriter)
-        self._writer.put(made)
+        self._writer.put(record_rows)
 
     @property
     def written(self) -> int:

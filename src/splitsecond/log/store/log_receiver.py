@@ -116,9 +116,9 @@ class LogReceiver:
         self._attributed += left
         lost, self._lost = dropped - self._lost, dropped
         while self._unsettled and (left or self._unsettled[0][1]):
-            sender, known, _, _, _ = self._unsettled.popleft()
-            is_lost = not known and lost > 0
-            left -= not known
+            sender, is_duplicate, _, _, _ = self._unsettled.popleft()
+            is_lost = not is_duplicate and lost > 0
+            left -= not is_duplicate
             lost -= is_lost
             if sender is None:
                 self._in_files -= 1
@@ -168,11 +168,11 @@ class LogReceiver:
         if not self._saving:
             return
         self._in_files = len(self._unsettled)
-        for i, (sender, known, call, _, at_ns) in enumerate(self._unsettled):
+        for i, (sender, is_duplicate, call, _, at_ns) in enumerate(self._unsettled):
             if sender is not None:
                 sender.settle()
                 self._changed.add(sender)
-                self._unsettled[i] = None, known, call, b"", at_ns
+                self._unsettled[i] = None, is_duplicate, call, b"", at_ns
 
     def _save(self, records: list[bytes]) -> bool:
         try:
@@ -190,11 +190,11 @@ class LogReceiver:
             return
         waiting = {call for _, _, call, _, _ in self._unsettled}
         now_ns = clock.now_ns()
-        for made, call in self._recovery.next_block(waiting):
+        for record_rows, call in self._recovery.next_block(waiting):
             self._in_files += 1
             self._unsettled.append((None, call in waiting, call, b"", now_ns))
             if call not in waiting:
-                self._log.put_rows(made)
+                self._log.put_rows(record_rows)
 
     def look_for_files(self) -> None:
         self._recovery.look_now()

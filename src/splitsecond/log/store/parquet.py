@@ -108,16 +108,16 @@ def duckdb_faults(words: str) -> Iterator[None]:
 def check_folder(folder: Path) -> None:
     """Raise `CallerFault` if `folder` is not a log in Parquet files that this version can read."""
     try:
-        found = msgspec.json.decode((folder / DESCRIPTION).read_bytes(), type=Description)
+        header = msgspec.json.decode((folder / DESCRIPTION).read_bytes(), type=Description)
     except (OSError, *PARSER_ERRORS):
         raise CallerFault(
             f"the folder {folder} is not a log",
             kind="not_a_log",
             hint="`splitsecond export --parquet FOLDER` writes one.",
         ) from None
-    if found.schema != SCHEMA:
+    if header.schema != SCHEMA:
         raise CallerFault(
-            f"the log {folder} was written by a newer version: {found.schema}, this one knows "
+            f"the log {folder} was written by a newer version: {header.schema}, this one knows "
             f"{SCHEMA}",
             kind="newer_log",
             hint="Update splitsecond, or name another log.",
@@ -142,11 +142,11 @@ def rows_as_text(file: Path) -> Iterator[tuple[int, dict[str, str | None]]]:
     """
     check_path(file)
     with closing(connect(file.parent)) as database, duckdb_faults(f"cannot read {file}"):
-        found = database.execute("SET TimeZone = 'UTC'").execute(
+        cursor = database.execute("SET TimeZone = 'UTC'").execute(
             "SELECT COLUMNS(*)::VARCHAR FROM read_parquet(?)", [str(file)]
         )
-        names, number = [name for name, *_ in found.description], 0
-        while rows := found.fetchmany(1000):
+        names, number = [name for name, *_ in cursor.description], 0
+        while rows := cursor.fetchmany(1000):
             for row in rows:
                 number += 1
                 yield number, dict(zip(names, row, strict=True))
@@ -214,9 +214,9 @@ class ParquetDatabase:
 
     def _create_view(self, table: Table, source: str) -> None:
         """Create the view of a table. Columns that an older version did not write are null."""
-        found = {name for name, *_ in self._duckdb.execute(f"DESCRIBE FROM {source}").fetchall()}
-        wanted = {each.name: kind_of(each) for each in table.c if each.nullable}
-        missing = [f"NULL::{kind} AS {name}" for name, kind in wanted.items() if name not in found]
+        present = {name for name, *_ in self._duckdb.execute(f"DESCRIBE FROM {source}").fetchall()}
+        kinds = {each.name: kind_of(each) for each in table.c if each.nullable}
+        missing = [f"NULL::{kind} AS {name}" for name, kind in kinds.items() if name not in present]
         self._duckdb.execute(
             f"CREATE VIEW {table.name} AS SELECT {', '.join(['*', *missing])} FROM {source}"
         )
@@ -226,10 +226,10 @@ class ParquetDatabase:
         folder = Path(path).absolute()
         check_path(folder)
         check_folder(folder)
-        found = cls(folder)
-        if not found.files(0, US_PER_DAY * 1_000_000):
+        database = cls(folder)
+        if not database.files(0, US_PER_DAY * 1_000_000):
             raise CallerFault(f"the log {folder} has no calls", kind="nothing_logged")
-        return found
+        return database
 
     def connect(self) -> Connection:
         return self._engine.connect()
@@ -238,7 +238,7 @@ class ParquetDatabase:
         return excerpt(str(getattr(error, "orig", None) or error))
 
     def files(self, since_us: int, until_us: int) -> list[tuple[Path, bool]]:
-        found = []
+        files = []
         for each in sorted(
             self._folder.glob("attempts/day=[0-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]")
         ):
@@ -248,14 +248,14 @@ class ParquetDatabase:
                 ).days * US_PER_DAY
             if day_us < until_us and since_us < day_us + US_PER_DAY:
                 whole = since_us <= day_us and day_us + US_PER_DAY <= until_us
-                found += [(file, whole) for file in sorted(each.glob("*.parquet"))]
-        return found
+                files += [(file, whole) for file in sorted(each.glob("*.parquet"))]
+        return files
 
     def attempts(
         self, since_us: int, until_us: int, targets: Sequence[str] = ()
     ) -> Iterator[tuple[AttemptColumns, float]]:
         files = self.files(since_us, until_us)
-        known: dict[int, AttemptLabel] = {}
+        label_of: dict[int, AttemptLabel] = {}
 
         def read(file: Path, whole: bool) -> AttemptColumns | None:
             where, values = (
@@ -270,7 +270,7 @@ class ParquetDatabase:
                 "FROM read_parquet(?, hive_partitioning = false) WHERE "
                 f"{' AND '.join(where) or 'true'}",
                 values,
-                known,
+                label_of,
             )
 
         for block, share in read_ahead(
@@ -280,14 +280,14 @@ class ParquetDatabase:
                 yield block.taken(slice(start, start + ROWS)), share
 
     def _block(
-        self, source: str, values: list[Any], known: dict[int, AttemptLabel]
+        self, source: str, values: list[Any], label_of: dict[int, AttemptLabel]
     ) -> AttemptColumns | None:
         with duckdb_faults(f"cannot read the log {self._folder}"), self._duckdb.cursor() as cursor:
             numbers = cursor.execute(f"SELECT {_COLUMNS} {source}", values).fetchnumpy()
             hashes = numbers.pop("label")
             if not len(hashes):
                 return None
-            if (found := _labelled(hashes, known)) is None:
+            if (labelled := _labelled(hashes, label_of)) is None:
                 present = {
                     name
                     for name, *_ in cursor.execute(f"DESCRIBE SELECT * {source}", values).fetchall()
@@ -296,21 +296,21 @@ class ParquetDatabase:
                 labels = cursor.execute(
                     f"SELECT DISTINCT ON (label) label, {', '.join(names)} {source}", values
                 ).fetchall()
-                known |= {label: AttemptLabel(*names) for label, *names in labels}
-                found = _labelled(hashes, known)
-        if found is None:
+                label_of |= {label: AttemptLabel(*names) for label, *names in labels}
+                labelled = _labelled(hashes, label_of)
+        if labelled is None:
             raise CallerFault(
                 f"the log {self._folder} was changed while it was read", kind="log_unavailable"
             )
-        return AttemptColumns(labels=found[0], label=found[1], **numbers).compact()
+        return AttemptColumns(labels=labelled[0], label=labelled[1], **numbers).compact()
 
 
 def _labelled(
-    hashes: npt.NDArray[np.uint64], known: Mapping[int, AttemptLabel]
+    hashes: npt.NDArray[np.uint64], label_of: Mapping[int, AttemptLabel]
 ) -> tuple[list[AttemptLabel], Integers] | None:
-    names = sorted(dict(known))  # a copy, because another thread may add some
+    names = sorted(dict(label_of))  # a copy, because another thread may add some
     ordered = np.array(names, np.uint64)
     place = np.searchsorted(ordered, hashes)
     if not names or (ordered.take(place, mode="clip") != hashes).any():
         return None
-    return [known[name] for name in names], place
+    return [label_of[name] for name in names], place

@@ -82,7 +82,7 @@ def export_log(
     folder cannot be written, or contains something else.
     """
     check_path(folder.absolute())
-    found, first = ExportedLog(), first - first % US_PER_DAY
+    exported, first = ExportedLog(), first - first % US_PER_DAY
     inside = and_(CALLS.c.came_us >= first, CALLS.c.came_us < last)
     with connect_log() as connection:
         first, last = connection.execute(
@@ -100,14 +100,14 @@ def export_log(
                 else ()
             ):
                 begin, end = max(first, day * US_PER_DAY), min(last, (day + 1) * US_PER_DAY)
-                _export_day(connect_log, folder, Path(scratch), day, begin, end, found)
+                _export_day(connect_log, folder, Path(scratch), day, begin, end, exported)
                 done((end - first) / (last - first))
     except OSError as error:
         raise CallerFault(
             f"cannot write {error.filename or folder}: {error.strerror or error}",
             kind="unwritable_folder",
         ) from None
-    return found
+    return exported
 
 
 def _prepare(folder: Path) -> None:
@@ -124,7 +124,7 @@ def _export_day(
     day: int,
     begin: int,
     end: int,
-    found: ExportedLog,
+    exported: ExportedLog,
 ) -> None:
     file = scratch / f"{day}.duckdb"
     database = connect(scratch, str(file))
@@ -133,18 +133,18 @@ def _export_day(
         if not calls:
             return
         if calls < _rows_of(database, folder / day_folder(CALLS.name, day)):
-            found.kept += 1
+            exported.kept += 1
             return
         attempts = _gather(connect_log, database, ATTEMPTS, begin, end)
-        found.bytes += _write(
+        exported.bytes += _write(
             database, ATTEMPTS, folder / day_folder(ATTEMPTS.name, day), scratch / "day", attempts
         )
-        found.bytes += _write(
+        exported.bytes += _write(
             database, CALLS, folder / day_folder(CALLS.name, day), scratch / "day", calls
         )
-        found.calls += calls
-        found.attempts += attempts
-        found.days += 1
+        exported.calls += calls
+        exported.attempts += attempts
+        exported.days += 1
     finally:
         database.close()
         file.unlink()
@@ -199,17 +199,17 @@ def _rows(
 
 
 def _columns(columns: Sequence["Column[Any]"], rows: Sequence[Row[Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    arrays: dict[str, Any] = {}
     for column, values in zip(columns, zip(*rows, strict=True), strict=False):
         kind = {"BIGINT": np.int64, "DOUBLE": np.float64}.get(kind_of(column))
         if kind is not None:
             missing = [value is None for value in values]
-            found[column.name] = np.ma.masked_array(
+            arrays[column.name] = np.ma.masked_array(
                 np.array([value or 0 for value in values], kind), missing
             )
         else:
-            found[column.name] = np.array(values, object)
-    return found
+            arrays[column.name] = np.array(values, object)
+    return arrays
 
 
 def _numbers(rows: Sequence[Row[Any]]) -> dict[str, Any]:
@@ -220,8 +220,8 @@ def _numbers(rows: Sequence[Row[Any]]) -> dict[str, Any]:
         name: fields[field].astype(np.uint64 if name == "label" else np.int64)
         for name, (field, _) in NUMBERS.items()
     }
-    for at, (row, (route, *names, attempts, known)) in enumerate(zip(rows, ends, strict=True)):
-        if known is None:  # a number is too large
+    for at, (row, (route, *names, attempts, packed_row)) in enumerate(zip(rows, ends, strict=True)):
+        if packed_row is None:  # a number is too large
             more = (*names[:2], "stated" if names[2] else "") if any(names) else ()
             label = label_hash(row.target, row.client, route, row.tier, row.fault, *more)
             of_row = dict(zip(FIELDS, numbers_of(row, label, attempts), strict=True))

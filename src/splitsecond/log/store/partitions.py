@@ -52,11 +52,11 @@ def maintain(connection: Connection, now_us: int, cutoff_us: int) -> list[str]:
         for table in TABLES:
             present = set(connection.execute(text(_DAYS), {"table": table}).scalars())
             today = now_us // US_PER_DAY
-            wanted = {_name(table, day): day for day in range(today + 1, today + 1 + AHEAD_DAYS)}
+            upcoming = {_name(table, day): day for day in range(today + 1, today + 1 + AHEAD_DAYS)}
             statements = [
                 f"CREATE TABLE {name} PARTITION OF {table} FOR VALUES FROM ({day * US_PER_DAY}) "
                 f"TO ({(day + 1) * US_PER_DAY})"
-                for name, day in wanted.items()
+                for name, day in upcoming.items()
                 if name not in present
             ]
             last = _name(table, cutoff_us // US_PER_DAY)

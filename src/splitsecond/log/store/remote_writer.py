@@ -179,10 +179,10 @@ class RemoteLogWriter:
             for _ in self._unsent:
                 self._records.pop()
             self._unsent, self._saving = [], []
-        if in_files and (kept := self._in_files()):
+        if in_files and (unwritten := self._in_files()):
             files = ", ".join(map(str, self._files))
             self._say(
-                f"{words}: {kept:,}. They are kept in {files}; the hub or "
+                f"{words}: {unwritten:,}. They are kept in {files}; the hub or "
                 "the next start writes them."
             )
 

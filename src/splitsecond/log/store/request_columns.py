@@ -123,7 +123,7 @@ def request_columns(
                 for row in rows
             ]  # fmt: skip
             calls.append(np.array(numbers, np.int64))
-            found = []
+            attempt_rows = []
             for row in _attempts(connection, rows[0].came_us, rows[-1].came_us):
                 if (place := places.get((row.came_us, row.call))) is None:
                     continue
@@ -132,10 +132,12 @@ def request_columns(
                     key = LoggedFault(row.fault_type, row.fault, row.phase, row.fault_status)
                     fault = faults.setdefault(key, len(faults))
                 target = targets.setdefault(row.target, len(targets))
-                found.append((place, target, OUTCOMES.index(row.outcome), fault, *row[8:]))
-            found.sort(key=lambda one: one[0])
+                attempt_rows.append((place, target, OUTCOMES.index(row.outcome), fault, *row[8:]))
+            attempt_rows.sort(key=lambda one: one[0])
             attempts.append(
-                np.array(found, np.int64).reshape(len(found), len(LoggedAttempts.__struct_fields__))
+                np.array(attempt_rows, np.int64).reshape(
+                    len(attempt_rows), len(LoggedAttempts.__struct_fields__)
+                )
             )
             before += len(rows)
     call_names = ("outcome", "client", "target", *_CALL_NUMBERS)

@@ -140,8 +140,8 @@ def _session(session: CallSession) -> tuple[int | None, ...]:
     )
 
 
-def _accounting(found: CallAccounting) -> tuple[str | None, str | None, float | None]:
-    return _line(found.team) or None, _line(found.tags) or None, found.stated_usd
+def _accounting(accounting: CallAccounting) -> tuple[str | None, str | None, float | None]:
+    return _line(accounting.team) or None, _line(accounting.tags) or None, accounting.stated_usd
 
 
 def accounting_names(
@@ -228,13 +228,13 @@ def _fault(fault: FaultRecord) -> tuple[str, str, str, str, int]:
 
 
 def _server_times(reported: Mapping[str, float]) -> tuple[int | None, ...]:
-    found = list(_NO_SERVER_TIMES)
+    times_ns = list(_NO_SERVER_TIMES)
     for name, value in reported.items():
         place = _SERVER_TIMES.get(name)
         took_ns = None if place is None else duration_ns(name, value)
         if place is not None and took_ns is not None:
-            found[place] = round(took_ns)
-    return tuple(found)
+            times_ns[place] = round(took_ns)
+    return tuple(times_ns)
 
 
 @lru_cache(maxsize=4096)
@@ -276,11 +276,11 @@ def observation(row: Sequence[Any]) -> Observation:
     fault = None
     if fault_type:
         fault = FaultRecord(type=fault_type, kind=kind, phase=phase, message=message, status=status)
-    counted = [] if first is None else [first]
+    token_counts = [] if first is None else [first]
     timings = {} if queue_ns is None else {QUEUE_TIME: queue_ns / NS_PER_S}
     return Observation(
         fault=fault,
-        tokens_so_far=counted,
+        tokens_so_far=token_counts,
         server_timings=timings,
         **dict(zip(_SAME_NAMES, same, strict=True)),
     )

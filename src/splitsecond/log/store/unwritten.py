@@ -166,19 +166,19 @@ class FoundFile:
 
         Raises `ValueError` for what is no record, and `OSError`.
         """
-        found: list[CallRecord] = []
-        while len(found) < most and len(header := self._file.read(LENGTH.size)) == LENGTH.size:
+        records: list[CallRecord] = []
+        while len(records) < most and len(header := self._file.read(LENGTH.size)) == LENGTH.size:
             (length,) = LENGTH.unpack(header)
             if length > LONGEST_RECORD:
                 raise ValueError(f"a record of {length:,} bytes")
             if len(data := self._file.read(length)) < length:
                 break
             try:
-                found.append(_DECODER.decode(data))
+                records.append(_DECODER.decode(data))
             except RecursionError:
                 raise ValueError("a record that is nested too deeply") from None
-        self.records += len(found)
-        return found
+        self.records += len(records)
+        return records
 
     def remove(self) -> None:
         try:
@@ -262,15 +262,15 @@ def _locked(path: Path, mode: int, lock: int) -> int | None:
         return None
     try:
         fcntl.flock(descriptor, lock | fcntl.LOCK_NB)
-        found = os.fstat(descriptor)
+        status = os.fstat(descriptor)
     except BaseException:
         os.close(descriptor)
         raise
     if (
-        stat.S_ISREG(found.st_mode)
-        and found.st_uid == os.getuid()
-        and found.st_size
-        and found.st_nlink
+        stat.S_ISREG(status.st_mode)
+        and status.st_uid == os.getuid()
+        and status.st_size
+        and status.st_nlink
     ):
         return descriptor
     os.close(descriptor)

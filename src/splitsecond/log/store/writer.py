@@ -193,22 +193,24 @@ class LogWriter:
     def _next_rows(self) -> list[Rows]:
         self.yield_processor()
         taken = [self._queue.popleft() for _ in range(min(_AT_ONCE[0], len(self._queue)))]
-        made = [rows(each) if isinstance(each, CallRecord) else each for each in taken]
-        self._pending.extend(made)
-        return made
+        batch = [rows(each) if isinstance(each, CallRecord) else each for each in taken]
+        self._pending.extend(batch)
+        return batch
 
     def _insert(self, cursor: DBAPICursor, records: Sequence[Rows]) -> None:
         self._insert_rows(cursor, CALLS, [record.call for record in records])
         self._insert_rows(cursor, ATTEMPTS, [row for record in records for row in record.attempts])
 
-    def _insert_rows(self, cursor: Any, table: Table, given: Sequence[tuple[Any, ...]]) -> None:
+    def _insert_rows(
+        self, cursor: Any, table: Table, table_rows: Sequence[tuple[Any, ...]]
+    ) -> None:
         if self._database.is_server:
             self.yield_processor()
             with cursor.copy(self._copy_statement(table)) as copy:
-                for row in given:
+                for row in table_rows:
                     copy.write_row(row)
             return
-        for chunk in _chunks(given):
+        for chunk in _chunks(table_rows):
             self.yield_processor()
             values = tuple(itertools.chain.from_iterable(chunk))
             cursor.execute(self._statement(table, len(chunk)), values)
@@ -349,9 +351,9 @@ class LogWriter:
             self._sweep_ns = clock.now_ns() + SWEEP_S * clock.NS_PER_S
 
 
-def _chunks(given: Sequence[tuple[Any, ...]]) -> Iterator[Sequence[tuple[Any, ...]]]:
+def _chunks(table_rows: Sequence[tuple[Any, ...]]) -> Iterator[Sequence[tuple[Any, ...]]]:
     begin = 0
     for size in _AT_ONCE:
-        while len(given) - begin >= size:
-            yield given[begin : begin + size]
+        while len(table_rows) - begin >= size:
+            yield table_rows[begin : begin + size]
             begin += size

@@ -88,21 +88,21 @@ def result_ids(path: Path) -> set[str]:
 
     Raises `CallerFault` if the file holds anything but results.
     """
-    found = set()
+    ids = set()
     reading = file_faults(f"cannot read {path}", kind="unreadable_file")
     with reading, suppress(FileNotFoundError), path.open("rb") as file:
         for number, line in enumerate(file, 1):
             if not line.endswith(b"\n"):
                 break  # an interrupted write: the request is sent again
             try:
-                found.add(_decode_result(line).custom_id)
+                ids.add(_decode_result(line).custom_id)
             except PARSER_ERRORS:
                 raise CallerFault(
                     f"{path}, line {number} is not a result of a batch",
                     kind="bad_batch",
                     hint="Name another file.",
                 ) from None
-    return found
+    return ids
 
 
 def remove_partial_line(path: Path) -> None:
@@ -130,19 +130,19 @@ def _item(number: int, line: bytes, model: str) -> BatchItem:
     if len(line) > LONGEST_LINE:
         raise CallerFault(f"the line is longer than {LONGEST_LINE:,} bytes")
     try:
-        found = _decode(line)
+        request = _decode(line)
     except PARSER_ERRORS as error:
         raise CallerFault(f"the line is not a request in JSON: {parser_words(error)}") from None
-    body, url = (found.params, _ANTHROPIC_URL) if found.params else (found.body, found.url)
+    body, url = (request.params, _ANTHROPIC_URL) if request.params else (request.body, request.url)
     endpoint = ENDPOINTS.get(url)
-    if endpoint is None or endpoint.counts or found.method != "POST":
-        known = ", ".join(path for path, each in ENDPOINTS.items() if not each.counts)
+    if endpoint is None or endpoint.counts or request.method != "POST":
+        paths = ", ".join(path for path, each in ENDPOINTS.items() if not each.counts)
         raise CallerFault(
-            f"there is no endpoint {found.method} {url}", hint=f"Use POST and one of {known}."
+            f"there is no endpoint {request.method} {url}", hint=f"Use POST and one of {paths}."
         )
     if not body:
         raise CallerFault("the request has neither a body nor params")
-    name = f"line-{number}" if found.custom_id is None else str(found.custom_id)
+    name = f"line-{number}" if request.custom_id is None else str(request.custom_id)
     data = _with_model(bytes(body), model) if model else bytes(body)
     return BatchItem(number, name, endpoint, parsed_request.read(data))
 

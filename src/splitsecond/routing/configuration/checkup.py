@@ -33,40 +33,40 @@ from splitsecond.routing.router.settings import (
 
 
 def checkup(settings: GatewaySettings) -> list[str]:
-    found: list[str] = []
+    lines: list[str] = []
     for name, policy in settings.routes.items():
-        found += [f"route {name}", *tree(policy, 1), *_resume(name, settings)]
-    asked = dict.fromkeys(name for policy in settings.routes.values() for name in targets(policy))
-    found += [_target(settings.spec(name), settings) for name in asked]
-    found += [
+        lines += [f"route {name}", *tree(policy, 1), *_resume(name, settings)]
+    routed = dict.fromkeys(name for policy in settings.routes.values() for name in targets(policy))
+    lines += [_target(settings.spec(name), settings) for name in routed]
+    lines += [
         f"keys of providers in the environment: {', '.join(keys_of_providers(settings)) or 'none'}"
     ]
-    found += map(_client, settings.keys)
+    lines += map(_client, settings.keys)
     teams = {key.team.name: key.team for key in settings.keys if key.team is not None}
-    found += (
+    lines += (
         f"team {name}: {', '.join(_limits(team)) or 'no limit'}" for name, team in teams.items()
     )
     if settings.policies is not None:
-        found.append(
+        lines.append(
             f"policies of {settings.policies.path}: {', '.join(settings.policies.policies())}"
         )
     if settings.log is not None:
-        found.append(
+        lines.append(
             f"log: {_place(settings.log.url)}, kept for {counted_as(settings.log.keep_days, 'day')}"
         )
     if settings.shared is not None:
-        found.append(_shared(settings.shared, settings))
-    found += [
+        lines.append(_shared(settings.shared, settings))
+    lines += [
         f"seeds: {counted_as(len(glob.glob(pattern)), 'run')} in {pattern}"
         for pattern in settings.seeds
     ]
-    found += [
+    lines += [
         f"problem: {words}"
         for words in (*problems(settings), *misspelt(settings), *unpriced(settings))
     ]
     listen = settings.listen
     where = f"{listen.host}:{listen.port}, {counted_as(listen.workers, 'worker')}"
-    return [*found, f"ok: {summary(settings)}, listens on {where}"]
+    return [*lines, f"ok: {summary(settings)}, listens on {where}"]
 
 
 def check_policies(settings: GatewaySettings) -> None:
@@ -83,16 +83,18 @@ def check_policies(settings: GatewaySettings) -> None:
 
 
 def keys_of_providers(settings: GatewaySettings) -> list[str]:
-    known = dict.fromkeys(variable for name in names() for variable in provider(name).api_key_env)
-    return [variable for variable in known if settings.environment.get(variable)]
+    variables = dict.fromkeys(
+        variable for name in names() for variable in provider(name).api_key_env
+    )
+    return [variable for variable in variables if settings.environment.get(variable)]
 
 
 def tree(expression: Expression, depth: int, name: str = "") -> list[str]:
     indent = "  " * depth + (f"{name}=" if name else "")
     if isinstance(expression, TargetName):
         return [f"{indent}{expression!r}"]
-    said = ", ".join(f"{name}={setting_text(value)}" for name, value in expression.settings)
-    lines = [f"{indent}{expression.policy}({said})"]
+    settings = ", ".join(f"{name}={setting_text(value)}" for name, value in expression.settings)
+    lines = [f"{indent}{expression.policy}({settings})"]
     for branch in expression.branches:
         lines += tree(branch, depth + 1)
     for name, branch in expression.named:
@@ -125,20 +127,20 @@ def _target(spec: TargetSpec, settings: GatewaySettings) -> str:
     about = settings.about(spec.name)
     where = "simulated" if spec.base_url.startswith(NO_SIMULATOR) else redacted(spec.base_url)
     price = _price(about.price) if about.price else _listed(about.like, spec.name.partition("/")[2])
-    said = [where, spec.api_format, held, about.region, price]
-    return f"target {spec.name}: {', '.join(word for word in said if word)}"
+    details = [where, spec.api_format, held, about.region, price]
+    return f"target {spec.name}: {', '.join(word for word in details if word)}"
 
 
 def _price(price: PriceConfig) -> str:
     if not (price.input_usd or price.output_usd or price.per_hour_usd):
         return "free"
-    given = {
+    prices = {
         "in": price.input_usd,
         "out": price.output_usd,
         "cached": price.cached_usd,
         "an hour": price.per_hour_usd,
     }
-    return ", ".join(f"${usd:g} {name}" for name, usd in given.items() if usd is not None)
+    return ", ".join(f"${usd:g} {name}" for name, usd in prices.items() if usd is not None)
 
 
 def _listed(like: str, model: str) -> str:
@@ -156,14 +158,14 @@ def _client(key: ClientKey) -> str:
 
 
 def _limits(bearer: Limits) -> list[str]:
-    found = [
+    limits = [
         f"{counted_as(bearer.requests_per_minute, 'request')} per minute"
         if bearer.requests_per_minute
         else "",
         f"{bearer.usd_per_day:g} USD per day" if bearer.usd_per_day else "",
         f"{bearer.usd_per_month:g} USD per month" if bearer.usd_per_month else "",
     ]
-    return [words for words in found if words]
+    return [words for words in limits if words]
 
 
 def _shared(shared: FleetSettings, settings: GatewaySettings) -> str:
@@ -172,8 +174,8 @@ def _shared(shared: FleetSettings, settings: GatewaySettings) -> str:
     things = ["what workers learn about targets", "turns of probes"]
     if bearers:
         keys = [counted_as(len(bearers) - teams, "key")] if len(bearers) > teams else []
-        named = [*keys, counted_as(teams, "team")] if teams else keys
-        things.insert(0, f"the limits of {' and '.join(named)}")
+        counts = [*keys, counted_as(teams, "team")] if teams else keys
+        things.insert(0, f"the limits of {' and '.join(counts)}")
     if settings.log is not None and _place(settings.log.url) == _place(shared.url):
         things.append("the log")
     return f"shared: {', '.join(things[:-1])} and {things[-1]}, at {_place(shared.url)}"

@@ -44,13 +44,13 @@ def client_teams(entries: Mapping[str, Any], mistakes: Mistakes) -> dict[str, Te
             if not name.isprintable() or not 1 <= len(name) <= MAX_TEAM_NAME:
                 words = f"a team's name has 1 to {MAX_TEAM_NAME} characters that can be printed"
                 raise bad(f"teams.{name[:MAX_TEAM_NAME]}", words)
-            given = shaped(f"teams.{name}", {} if entry is None else entry, TeamConfig)
-            teams[name] = Team(name, **_limits(given))
+            config = shaped(f"teams.{name}", {} if entry is None else entry, TeamConfig)
+            teams[name] = Team(name, **_limits(config))
     return teams
 
 
-def _limits(given: KeyConfig | TeamConfig) -> dict[str, Any]:
-    return {name: getattr(given, name) for name in Limits.__struct_fields__}
+def _limits(config: KeyConfig | TeamConfig) -> dict[str, Any]:
+    return {name: getattr(config, name) for name in Limits.__struct_fields__}
 
 
 def session_budget(place: str, given: SessionLimits) -> SessionBudget | None:
@@ -76,12 +76,12 @@ def client_keys(
     teams: Mapping[str, Team | None],
     mistakes: Mistakes,
 ) -> tuple[ClientKey, ...]:
-    found: dict[str, ClientKey] = {}
+    keys: dict[str, ClientKey] = {}
     for number, entry in enumerate(entries):
         with mistakes:
-            key = _key(f"keys[{number}]", entry, secrets, routes, found)
-            found[key.name] = structs.replace(key, team=_team(f"keys[{number}]", entry, teams))
-    return tuple(found.values())
+            key = _key(f"keys[{number}]", entry, secrets, routes, keys)
+            keys[key.name] = structs.replace(key, team=_team(f"keys[{number}]", entry, teams))
+    return tuple(keys.values())
 
 
 def _team(place: str, entry: Any, teams: Mapping[str, Team | None]) -> Team | None:
@@ -101,26 +101,26 @@ def _key(
     routes: Collection[str],
     others: Mapping[str, ClientKey],
 ) -> ClientKey:
-    given = shaped(place, entry, KeyConfig)
-    if given.name in others:
-        raise bad(f"{place}.name", f"{given.name} is given twice")
-    digest = _digest(f"{place}.key", given.key, secrets)
+    config = shaped(place, entry, KeyConfig)
+    if config.name in others:
+        raise bad(f"{place}.name", f"{config.name} is given twice")
+    digest = _digest(f"{place}.key", config.key, secrets)
     former = tuple(
         FormerKey(
             _digest(f"{place}.former_keys[{number}].key", each.key, secrets), _end_s(each.until)
         )
-        for number, each in enumerate(given.former_keys)
+        for number, each in enumerate(config.former_keys)
     )
     own = [digest, *(each.digest for each in former)]
     if len({*own}) < len(own):
         raise bad(f"{place}.former_keys", "a key is given twice")
     if any(not {*own}.isdisjoint(other.digests) for other in others.values()):
         raise bad(f"{place}.key", "another client has the same key")
-    for route in given.routes:
+    for route in config.routes:
         if route != "*" and "/" not in route and route not in routes:
             raise bad(f"{place}.routes", f"there is no route {route}", nearest(route, routes))
-    limits, budget = _limits(given), session_budget(place, given)
-    return ClientKey(given.name, digest, given.routes, budget, former, **limits)
+    limits, budget = _limits(config), session_budget(place, config)
+    return ClientKey(config.name, digest, config.routes, budget, former, **limits)
 
 
 def _digest(place: str, reference: str, secrets: Secrets) -> bytes:

@@ -55,9 +55,9 @@ def _keyed() -> list[Provider]:
     return [each for each in entries if each.api_key_env]
 
 
-def _has_address(found: Provider, environment: Mapping[str, str]) -> bool:
+def _has_address(entry: Provider, environment: Mapping[str, str]) -> bool:
     try:
-        fill_base_url(found, environment)
+        fill_base_url(entry, environment)
     except CallerFault:
         return False
     return True

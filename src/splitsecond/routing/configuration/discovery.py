@@ -81,7 +81,7 @@ def find_servers(ports: Iterable[int] = tuple(PORTS)) -> list[Provider]:
     """Return the servers of this machine that list models, with these. A server that is not at the
     port of its entry in the catalogue is ``local-PORT``."""
     with ThreadPoolExecutor() as pool:
-        return [found for found in pool.map(_server, ports) if found is not None]
+        return [server for server in pool.map(_server, ports) if server is not None]
 
 
 def _server(port: int) -> Provider | None:

@@ -70,10 +70,10 @@ def read_foreign(path: Path) -> InitialConfig:
         raise
 
 
-def _listed(found: Any) -> Any:
-    if isinstance(found, str) and all("/" in word for word in found.split()):
-        found = found.split()
-    return {"models": found} if isinstance(found, list) else found
+def _listed(document: Any) -> Any:
+    if isinstance(document, str) and all("/" in word for word in document.split()):
+        document = document.split()
+    return {"models": document} if isinstance(document, list) else document
 
 
 class _LiteLLM:
@@ -148,10 +148,10 @@ class _LiteLLM:
             self._drop(field)
 
     def _add(self, place: str, entry: Any) -> None:
-        given = shaped(place, entry, dict[str, Any])
-        name = shaped(f"{place}.model_name", given.get("model_name"), str)
+        fields = shaped(place, entry, dict[str, Any])
+        name = shaped(f"{place}.model_name", fields.get("model_name"), str)
         params = dict(
-            shaped(f"{place}.litellm_params", given.get("litellm_params"), dict[str, Any])
+            shaped(f"{place}.litellm_params", fields.get("litellm_params"), dict[str, Any])
         )
         model = shaped(f"{place}.litellm_params.model", params.pop("model", None), str)
         if "*" in name or "*" in model:
@@ -159,25 +159,25 @@ class _LiteLLM:
                 f"{place} ({name})", "wildcards are not needed: clients may name any PROVIDER/MODEL"
             )
             return
-        found = _provider_of(model, str(params.pop("custom_llm_provider", "") or ""))
+        provider_model = _provider_of(model, str(params.pop("custom_llm_provider", "") or ""))
         api_base = params.pop("api_base", None) or params.pop("base_url", None)
-        if found is None:
+        if provider_model is None:
             self._drop(f"{place} ({model})", "its provider is not in the catalogue")
             return
         entry_name = self._provider(
-            f"{place} ({name})", found[0], api_base, params.pop("api_key", None)
+            f"{place} ({name})", provider_model[0], api_base, params.pop("api_key", None)
         )
         if entry_name is None:
             return
         weight = params.pop("weight", 1)
-        if found[0].name == "azure":
+        if provider_model[0].name == "azure":
             params.pop("api_version", None)  # its address /openai/v1 needs none
         for field in params:
             self._drop(f"{place}.litellm_params.{field}")
-        for field in given.keys() - {"model_name", "litellm_params"}:
+        for field in fields.keys() - {"model_name", "litellm_params"}:
             self._drop(f"{place}.{field}")
         parts = weight if isinstance(weight, int) and weight > 0 else 1
-        self._targets.setdefault(name, []).append((f"{entry_name}/{found[1]}", parts))
+        self._targets.setdefault(name, []).append((f"{entry_name}/{provider_model[1]}", parts))
 
     def _provider(self, place: str, entry: Provider, api_base: Any, api_key: Any) -> str | None:
         settings: dict[str, str] = {}
@@ -227,29 +227,29 @@ class _LiteLLM:
         return f"fallback({chosen}, {in_turn.removeprefix('fallback(')}"
 
     def _fallbacks(self, router: dict[str, Any], settings: dict[str, Any]) -> dict[str, list[Any]]:
-        found: dict[str, list[Any]] = {}
+        fallbacks: dict[str, list[Any]] = {}
         for section, where in (("router_settings", router), ("litellm_settings", settings)):
             for each in shaped(
                 f"{section}.fallbacks",
                 where.pop("fallbacks", None) or [],
                 list[dict[str, list[Any]]],
             ):
-                found |= each
+                fallbacks |= each
             place = f"{section}.default_fallbacks"
             if default := shaped(place, where.pop("default_fallbacks", None) or [], list[Any]):
-                found["*"] = default
-        return found
+                fallbacks["*"] = default
+        return fallbacks
 
     def _others(
         self, name: str, groups: Mapping[str, list[str]], fallbacks: Mapping[str, list[Any]]
     ) -> list[str]:
-        found: list[str] = []
+        others: list[str] = []
         for other in fallbacks.get(name, fallbacks.get("*", [])):
             if isinstance(other, str) and other in groups:
-                found += groups[other]
+                others += groups[other]
             else:
                 self._drop(f"the fallback of {name} to {other}", "no such model is carried over")
-        return found
+        return others
 
     def _section(self, name: str) -> dict[str, Any]:
         return dict(_mapping(name, self._document.get(name)))
@@ -273,10 +273,10 @@ def _mapping(place: str, value: Any) -> dict[str, Any]:
     return {} if value is None else shaped(place, value, dict[str, Any])
 
 
-def _provider_of(model: str, given: str) -> tuple[Provider, str] | None:
+def _provider_of(model: str, custom_provider: str) -> tuple[Provider, str] | None:
     prefix, slash, rest = model.partition("/")
-    if given and not model.startswith(f"{given}/"):
-        prefix, slash, rest = given, "/", model
+    if custom_provider and not model.startswith(f"{custom_provider}/"):
+        prefix, slash, rest = custom_provider, "/", model
     if not slash:
         maker = next((maker for begin, maker in _MAKERS.items() if model.startswith(begin)), "")
         return (provider(maker), model) if maker else None
@@ -366,10 +366,10 @@ def _at(slug: str, model: str, not_carried: list[str]) -> str:
         not_carried.append(f"provider.order: {slug}: it is not in the catalogue.")
         return ""
     entry = provider(name)
-    wanted = model_name(model)
-    for known in [*entry.models, *provider_models(entry)]:
-        if model_name(known) == wanted:
-            return f"{name}/{known}"
+    plain_model = model_name(model)
+    for candidate in [*entry.models, *provider_models(entry)]:
+        if model_name(candidate) == plain_model:
+            return f"{name}/{candidate}"
     not_carried.append(
         f"provider.order: {slug}: its name for {model} is not known; see splitsecond models {name}."
     )

@@ -82,8 +82,8 @@ def policy_text(policy: str, targets: Sequence[str], **settings: str) -> str:
     if len(unique) == 1 and not settings:
         return json.dumps(unique[0], ensure_ascii=False)
     branches = [json.dumps(name, ensure_ascii=False) for name in unique]
-    named = [f"{name}={json.dumps(value)}" for name, value in settings.items()]
-    return f"{policy}({', '.join([*branches, *named])})"
+    keywords = [f"{name}={json.dumps(value)}" for name, value in settings.items()]
+    return f"{policy}({', '.join([*branches, *keywords])})"
 
 
 def _route(name: str, policy: str) -> str:

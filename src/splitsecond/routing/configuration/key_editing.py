@@ -66,10 +66,10 @@ def with_rotated_key(text: str, name: str, reference: str, until: str) -> str:
             edits.append(_new_line(text, _line_end(text, key.end_mark.index), line))
 
     def rotate(data: Entry) -> None:
-        found = data["keys"][number]
-        found["key"] = reference
+        client = data["keys"][number]
+        client["key"] = reference
         if until:
-            found["former_keys"] = [*(found.get("former_keys") or []), former]
+            client["former_keys"] = [*(client.get("former_keys") or []), former]
 
     return _edited(text, edits, rotate, f"Set key: {reference} of {name}.")
 
@@ -103,17 +103,17 @@ def without_key(text: str, name: str) -> str:
 def entries(text: str) -> list[Any]:
     """Return the entries of `keys`. Raises `CallerFault` for text that is not a configuration."""
     root = _root(text)
-    found = parsed(text).get("keys")
-    if found is not None and not _is_sequence(_value(root, "keys")):
+    keys = parsed(text).get("keys")
+    if keys is not None and not _is_sequence(_value(root, "keys")):
         raise bad("keys", "expected a list")
-    return found or []
+    return keys or []
 
 
 def _client(text: str, name: str) -> tuple[yaml.SequenceNode, int]:
     names = [each.get("name") if isinstance(each, dict) else None for each in entries(text)]
     if name not in names:
-        known = [each for each in names if isinstance(each, str)]
-        hint = nearest(name, known) or "`splitsecond key list` shows all."
+        client_names = [each for each in names if isinstance(each, str)]
+        hint = nearest(name, client_names) or "`splitsecond key list` shows all."
         raise CallerFault(f"there is no client {name}", kind="unknown_client", hint=hint)
     number = names.index(name)
     keys: Any = _value(_root(text), "keys")
@@ -173,8 +173,8 @@ def _newline(text: str) -> str:
 def _line_end(text: str, at: int) -> int:
     if at and text[at - 1] == "\n":  # a block of text ends with its last line
         return at
-    found = text.find("\n", at)
-    return len(text) if found < 0 else found + 1
+    newline = text.find("\n", at)
+    return len(text) if newline < 0 else newline + 1
 
 
 def _end(node: Any) -> int:
@@ -189,15 +189,15 @@ def _end(node: Any) -> int:
 def _edited(text: str, edits: list[Edit], change: Callable[[Entry], None], hint: str) -> str:
     """Return the text after `edits`. Raises `CallerFault` with `hint` if it does not mean what
     `change` makes of the data."""
-    wanted: Any = parsed(text)
-    change(wanted)
+    expected: Any = parsed(text)
+    change(expected)
     for edit in sorted(edits, reverse=True):
         text = text[: edit.begin] + edit.text + text[edit.end :]
     try:
-        found = parsed(text)
+        edited = parsed(text)
     except CallerFault:
-        found = UNSET
-    if found != wanted:
+        edited = UNSET
+    if edited != expected:
         raise _by_hand(hint)
     return text
 

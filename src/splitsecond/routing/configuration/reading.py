@@ -200,16 +200,16 @@ def read(
     return settings
 
 
-def _entries(found: Any, mistakes: Mistakes) -> dict[str, Any]:
+def _entries(document: Any, mistakes: Mistakes) -> dict[str, Any]:
     """Return all top-level entries, not yet converted: each is converted by itself, so that errors
     name it.
 
     Raises `CallerFault` for a file without entries: an editor may have emptied it before it writes
     it again.
     """
-    if found is None:
+    if document is None:
         raise bad("the file", "it has no entries", "`splitsecond init` writes a configuration.")
-    entries = shaped("", found, dict[str, Any])
+    entries = shaped("", document, dict[str, Any])
     for name in entries:
         with mistakes:
             if name not in ConfigFile.__struct_fields__:
@@ -218,7 +218,7 @@ def _entries(found: Any, mistakes: Mistakes) -> dict[str, Any]:
                     f"unknown field `{name}`",
                     nearest(name, ConfigFile.__struct_fields__),
                 )
-    given: dict[str, Any] = {
+    values: dict[str, Any] = {
         "listen": {},
         "keys": [],
         "teams": {},
@@ -226,7 +226,7 @@ def _entries(found: Any, mistakes: Mistakes) -> dict[str, Any]:
         "routes": {},
         "seeds": [],
     }
-    given |= {
+    values |= {
         "pass_through": False,
         "require_prices": False,
         "policies": None,
@@ -236,17 +236,17 @@ def _entries(found: Any, mistakes: Mistakes) -> dict[str, Any]:
         "shared": None,
     }
     # None: its lines are comments
-    given |= {name: value for name, value in entries.items() if value is not None}
+    values |= {name: value for name, value in entries.items() if value is not None}
     for name, shape in (
         ("keys", list[Any]),
         ("teams", dict[str, Any]),
         ("providers", dict[str, Any]),
         ("routes", dict[str, Any]),
     ):
-        entry, given[name] = given[name], shape()
+        entry, values[name] = values[name], shape()
         with mistakes:
-            given[name] = shaped(name, entry, shape)
-    return given
+            values[name] = shaped(name, entry, shape)
+    return values
 
 
 def _listen(entry: Any) -> Listen:
@@ -285,10 +285,10 @@ def _policy(name: str, route: RouteConfig, own: Mapping[str, Policy]) -> Express
         ) from None
 
 
-def _policies(given: Path | None, entry: Any, folder: Path) -> PolicyFile | None:
-    if given is None and entry is None:
+def _policies(path: Path | None, entry: Any, folder: Path) -> PolicyFile | None:
+    if path is None and entry is None:
         return None
-    return PolicyFile.read(given or folder / shaped("policies", entry, str))
+    return PolicyFile.read(path or folder / shaped("policies", entry, str))
 
 
 def _resume(name: str, route: RouteConfig) -> ResumeSettings | None:
@@ -346,13 +346,13 @@ def _check_target(route: str, target: str, settings: GatewaySettings) -> None:
 def _log(entry: Any, secrets: Secrets, folder: Path) -> LogSettings | None:
     if entry is None or entry == "off":
         return None
-    asked = LogConfig(url=entry) if isinstance(entry, str) else shaped("log", entry, LogConfig)
-    url = _database_url("log" if isinstance(entry, str) else "log.url", asked.url, secrets)
+    config = LogConfig(url=entry) if isinstance(entry, str) else shaped("log", entry, LogConfig)
+    url = _database_url("log" if isinstance(entry, str) else "log.url", config.url, secrets)
     if "://" not in url and url.endswith(".db"):
         url = f"{_SQLITE}{url}"
     if url.startswith(_SQLITE) and url != f"{_SQLITE}:memory:":
         url = _SQLITE + str((folder / url.removeprefix(_SQLITE)).absolute())
-    return LogSettings(url, asked.keep_days)
+    return LogSettings(url, config.keep_days)
 
 
 def _database_url(place: str, url: str, secrets: Secrets) -> str:
@@ -392,16 +392,16 @@ def _access_log(entry: Any, folder: Path) -> str | None:
 def _telemetry(entry: Any, secrets: Secrets) -> TelemetrySettings | None:
     if entry is None or entry == "off":
         return None
-    found = shaped("telemetry", entry, TelemetrySettings)
-    if not re.fullmatch(r"https?://[^\s/]+(/\S*)?", found.endpoint):
+    config = shaped("telemetry", entry, TelemetrySettings)
+    if not re.fullmatch(r"https?://[^\s/]+(/\S*)?", config.endpoint):
         raise bad(
-            "telemetry.endpoint", f"{found.endpoint} is not an address", "Write http://HOST:4318."
+            "telemetry.endpoint", f"{config.endpoint} is not an address", "Write http://HOST:4318."
         )
     headers = {
         name: target_specs.header("telemetry", name, value, secrets)
-        for name, value in found.headers.items()
+        for name, value in config.headers.items()
     }
-    return structs.replace(found, headers=headers)
+    return structs.replace(config, headers=headers)
 
 
 def _password(url: str) -> bool:

@@ -33,31 +33,31 @@ _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _OURS = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
 
 
-def provider_settings(name: str, given: ProviderConfig, secrets: Secrets) -> ProviderSettings:
+def provider_settings(name: str, config: ProviderConfig, secrets: Secrets) -> ProviderSettings:
     """Return the provider `name`. Raises `CallerFault` with the places of all errors."""
     place = f"providers.{name}"
     if not NAME.fullmatch(name):
         raise bad(place, "a provider's name has letters, digits, dots and dashes only")
-    entry = catalogue_entry(name, given)
-    api_format = given.api_format or entry.api_format
+    entry = catalogue_entry(name, config)
+    api_format = config.api_format or entry.api_format
     base_url, headers, quirks, timeouts = "", dict(entry.headers), dict[str, Any](), TIMEOUTS
     mistakes = Mistakes()
     with mistakes:
         if api_format not in API_FORMATS:
-            known = ", ".join(API_FORMATS)
+            formats = ", ".join(API_FORMATS)
             raise bad(
                 f"{place}.api_format",
-                f"got {api_format}, expected one of {known}",
+                f"got {api_format}, expected one of {formats}",
                 nearest(api_format, API_FORMATS),
             )
     with mistakes:
-        if given.api_key:
-            secrets.take(f"{place}.api_key", given.api_key)
+        if config.api_key:
+            secrets.take(f"{place}.api_key", config.api_key)
     with mistakes:
-        base_url = _base_url(place, given, entry, secrets)
-    for key, value in given.headers.items():
+        base_url = _base_url(place, config, entry, secrets)
+    for key, value in config.headers.items():
         with mistakes:
-            if given.trusted and key.lower() == "traceparent":
+            if config.trusted and key.lower() == "traceparent":
                 hint = "Remove the header, or set trusted: false."
                 raise bad(
                     f"{place}.headers.{key}",
@@ -66,39 +66,39 @@ def provider_settings(name: str, given: ProviderConfig, secrets: Secrets) -> Pro
                 )
             headers[key] = header(place, key, value, secrets)
     with mistakes:
-        quirks = _quirks(place, given, entry)
+        quirks = _quirks(place, config, entry)
     with mistakes:
-        timeouts = _timeouts(f"{place}.timeouts", given.timeouts)
-    credentials = given.credentials or entry.credentials
+        timeouts = _timeouts(f"{place}.timeouts", config.timeouts)
+    credentials = config.credentials or entry.credentials
     if credentials == "client":
         with mistakes:
-            _check_client_credentials(place, given, api_format)
+            _check_client_credentials(place, config, api_format)
     mistakes.check()
     return ProviderSettings(
         like=entry.name,
         base_url=base_url,
         api_format=api_format,
-        api_key_env=(given.api_key,)
-        if given.api_key
+        api_key_env=(config.api_key,)
+        if config.api_key
         else ()
         if credentials == "client"
         else entry.api_key_env,
-        auth=given.auth or _auth(api_format, entry),
+        auth=config.auth or _auth(api_format, entry),
         credentials=credentials,
         headers=headers,
         quirks=quirks,
-        region=given.region or entry.region,
-        prefill=given.prefill,
-        account=given.account,
-        price=given.price,
-        models=given.models,
+        region=config.region or entry.region,
+        prefill=config.prefill,
+        account=config.account,
+        price=config.price,
+        models=config.models,
         timeouts=timeouts,
-        trusted=given.trusted,
+        trusted=config.trusted,
     )
 
 
-def _check_client_credentials(place: str, given: ProviderConfig, api_format: str) -> None:
-    if given.api_key:
+def _check_client_credentials(place: str, config: ProviderConfig, api_format: str) -> None:
+    if config.api_key:
         raise bad(
             f"{place}.credentials",
             "requests carry the client's own credentials, so api_key has no effect",
@@ -108,38 +108,38 @@ def _check_client_credentials(place: str, given: ProviderConfig, api_format: str
         raise bad(f"{place}.credentials", words, f"Possible with {listed(list(VENDORS))}.")
 
 
-def catalogue_entry(name: str, given: ProviderConfig) -> Provider:
+def catalogue_entry(name: str, config: ProviderConfig) -> Provider:
     place = f"providers.{name}"
-    if given.base_url and not given.like and is_foreign(name):
-        return Provider(title=name, base_url=given.base_url)
+    if config.base_url and not config.like and is_foreign(name):
+        return Provider(title=name, base_url=config.base_url)
     try:
-        entry = provider(given.like or name)
+        entry = provider(config.like or name)
     except CallerFault as fault:
         if fault.kind != "unknown_provider":
             raise bad(place, fault.message, fault.hint) from None
-        if given.like:
-            near = nearest(given.like, _catalogued(given.like))
-            raise bad(f"{place}.like", f"{given.like} is not in the catalogue", near) from None
-        if given.base_url:
-            return Provider(title=name, base_url=given.base_url)
+        if config.like:
+            near = nearest(config.like, _catalogued(config.like))
+            raise bad(f"{place}.like", f"{config.like} is not in the catalogue", near) from None
+        if config.base_url:
+            return Provider(title=name, base_url=config.base_url)
         raise bad(
             place, "not in the catalogue, and without a base_url", nearest(name, _catalogued(name))
         ) from None
-    return _in_region(place, entry, given)
+    return _in_region(place, entry, config)
 
 
-def _in_region(place: str, entry: Provider, given: ProviderConfig) -> Provider:
+def _in_region(place: str, entry: Provider, config: ProviderConfig) -> Provider:
     """Return `entry` in the given region. Raises `CallerFault` if the catalogue has only other
     regions of it.
 
     For a provider without regions in the catalogue, or another address, the region is only
     informative.
     """
-    if given.region in entry.regions:
-        return provider(f"{entry.name}-{given.region}")
-    if given.region and entry.regions and not given.base_url:
-        near = nearest(given.region, entry.regions) or f"It has {listed(sorted(entry.regions))}."
-        words = f"the catalogue has no region {given.region} of {entry.title}"
+    if config.region in entry.regions:
+        return provider(f"{entry.name}-{config.region}")
+    if config.region and entry.regions and not config.base_url:
+        near = nearest(config.region, entry.regions) or f"It has {listed(sorted(entry.regions))}."
+        words = f"the catalogue has no region {config.region} of {entry.title}"
         raise bad(f"{place}.region", words, f"{near} Or set its base_url there.")
     return entry
 
@@ -152,9 +152,9 @@ def _catalogued(name: str) -> list[str]:
     ]
 
 
-def _base_url(place: str, given: ProviderConfig, entry: Provider, secrets: Secrets) -> str:
+def _base_url(place: str, config: ProviderConfig, entry: Provider, secrets: Secrets) -> str:
     try:
-        base_url = given.base_url or fill_base_url(entry, secrets.environment)
+        base_url = config.base_url or fill_base_url(entry, secrets.environment)
     except CallerFault as fault:
         raise bad(place, fault.message, fault.hint) from None
     try:
@@ -172,9 +172,9 @@ def _auth(api_format: str, entry: Provider) -> Auth:
     )
 
 
-def _quirks(place: str, given: ProviderConfig, entry: Provider) -> dict[str, Any]:
-    own = entry.quirks if (given.api_format or entry.api_format) == entry.api_format else {}
-    quirks = {**own, **(given.quirks or {}), **({} if given.stream else {"stream_whole": False})}
+def _quirks(place: str, config: ProviderConfig, entry: Provider) -> dict[str, Any]:
+    own = entry.quirks if (config.api_format or entry.api_format) == entry.api_format else {}
+    quirks = {**own, **(config.quirks or {}), **({} if config.stream else {"stream_whole": False})}
     shaped(f"{place}.quirks", quirks, Quirks)
     return quirks
 
@@ -190,17 +190,17 @@ def header(place: str, name: str, value: str, secrets: Secrets) -> str:
     return value
 
 
-def _timeouts(place: str, given: TimeoutsConfig) -> Timeouts:
-    said = {
+def _timeouts(place: str, config: TimeoutsConfig) -> Timeouts:
+    durations = {
         name: value
-        for name in given.__struct_fields__
-        if (value := getattr(given, name)) is not None
+        for name in config.__struct_fields__
+        if (value := getattr(config, name)) is not None
     }
     try:
-        found = {
+        timeouts = {
             f"{name}_ms": max(1, Duration.parse(name, value).ns // 1_000_000)
-            for name, value in said.items()
+            for name, value in durations.items()
         }
     except CallerFault as fault:
         raise bad(place, fault.message) from None
-    return msgspec.structs.replace(TIMEOUTS, **found)
+    return msgspec.structs.replace(TIMEOUTS, **timeouts)

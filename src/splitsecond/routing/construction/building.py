@@ -36,17 +36,17 @@ def build(
     the name of its route.
     """
     services = {name: target(name) for name in targets(expression)}
-    known = states or TargetStates()
+    target_states = states or TargetStates()
     context = PolicyContext(
-        states=known,
-        chance=known.chance,
+        states=target_states,
+        chance=target_states.chance,
         route=route,
         budget=_budget(expression),
         make_encoder=make_encoder,
         trim_logprobs=trim_logprobs,
     )
 
-    def made(
+    def service_of(
         part: Expression,
         others: frozenset[str],
         needs_stream: bool,
@@ -66,23 +66,27 @@ def build(
                 compares_caches=compares_caches,
             )
         policy = part.definition
-        first, later, named_others = _others_of_branches(part, others, known)
+        first, later, named_others = _others_of_branches(part, others, target_states)
         stream = needs_stream or policy.waits_for_token(dict(part.settings))
         inside = continued or policy.continues(dict(part.settings))
         caches = compares_caches or policy.compares_caches(dict(part.settings))
-        named = {
-            name: made(branch, named_others, stream, inside, caches) for name, branch in part.named
+        named_branches = {
+            name: service_of(branch, named_others, stream, inside, caches)
+            for name, branch in part.named
         }
         branches = [
-            made(branch, later if n else first, stream, inside, caches)
+            service_of(branch, later if n else first, stream, inside, caches)
             for n, branch in enumerate(part.branches)
         ]
         names = tuple(map(targets, part.parts))
         return policy.service(
-            branches, named, dict(part.settings), replace(context, names=names, continued=continued)
+            branches,
+            named_branches,
+            dict(part.settings),
+            replace(context, names=names, continued=continued),
         )
 
-    service = made(
+    service = service_of(
         expression, frozenset(), needs_stream=False, continued=False, compares_caches=False
     )
     return service if context.budget is None else BudgetedService(service, context.budget)
@@ -120,11 +124,11 @@ def _reached(part: Expression, states: TargetStates) -> frozenset[str]:
 
 
 def _budget(expression: Expression) -> ExtraRequestBudget | None:
-    found = list(_extras(expression))
-    if not found:
+    extras = list(_extras(expression))
+    if not extras:
         return None
     return ExtraRequestBudget(
-        max(share for share, _ in found), reserve=max(reserve for _, reserve in found)
+        max(share for share, _ in extras), reserve=max(reserve for _, reserve in extras)
     )
 
 

@@ -96,8 +96,8 @@ def parse(
         MemoryError,
     ):  # invalid characters, or nesting that is too deep
         raise _fault("this cannot be read", begin + 1) from None
-    known = {**POLICIES, **(REGISTERED if policies is None else policies)}
-    return _Reader(line, begin, known).expression(tree.body, 1)
+    all_policies = {**POLICIES, **(REGISTERED if policies is None else policies)}
+    return _Reader(line, begin, all_policies).expression(tree.body, 1)
 
 
 def targets(expression: Expression) -> list[str]:
@@ -174,25 +174,25 @@ class _Reader:
         self._check(node, lambda: policy.check_count(len(node.args)))
         branches = tuple(self.expression(branch, depth + 1) for branch in node.args)
         settings: list[tuple[str, SettingLiteral]] = []
-        named: list[tuple[str, Expression]] = []
-        given: set[str] = set()
+        named_branches: list[tuple[str, Expression]] = []
+        keys: set[str] = set()
         for keyword in node.keywords:
             key = keyword.arg or "**"
-            if key in given:
+            if key in keys:
                 raise self._fault(keyword, f"{key} is given twice", "")
-            given.add(key)
+            keys.add(key)
             if policy.names_branch(key):
-                named.append((key, self.expression(keyword.value, depth + 1)))
+                named_branches.append((key, self.expression(keyword.value, depth + 1)))
             else:
                 settings.append((key, self._setting(keyword, key, policy)))
-        self._check(node, lambda: policy.check_names(len(branches), given))
+        self._check(node, lambda: policy.check_names(len(branches), keys))
         own = None if policy is POLICIES.get(name) else policy
-        return PolicyExpression(name, branches, tuple(settings), tuple(named), own)
+        return PolicyExpression(name, branches, tuple(settings), tuple(named_branches), own)
 
     def _setting(self, keyword: ast.keyword, name: str, policy: Policy) -> SettingLiteral:
         if name not in policy.settings:
-            known = [*policy.settings, *(policy.named or ())]
-            hint = _nearest(name, known) if known else policy.hint
+            setting_names = [*policy.settings, *(policy.named or ())]
+            hint = _nearest(name, setting_names) if setting_names else policy.hint
             raise self._fault(keyword, f"{policy.name} has no setting {name}", hint)
         value = _literal(keyword.value)
         if value is None:
@@ -229,7 +229,7 @@ def _fault(message: str, place: int, hint: str = "") -> CallerFault:
     return CallerFault(f"policy: at character {place}: {message}", kind="bad_policy", hint=hint)
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
-    known = list(known)
-    near = difflib.get_close_matches(name, known, n=2, cutoff=0.5)
-    return f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(known)}."
+def _nearest(name: str, names: Iterable[str]) -> str:
+    names = list(names)
+    near = difflib.get_close_matches(name, names, n=2, cutoff=0.5)
+    return f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(names)}."

@@ -45,10 +45,10 @@ async def preview_sessions(
     route: str = "",
 ) -> list[PreviewedChoice]:
     """Return where the next turn of each of the latest three sessions would go."""
-    found = []
+    choices = []
     for session in states.conversations.latest(3, targets(expression)):
-        found += await preview(expression, states, call, route=route, calls=1, session=session)
-    return found
+        choices += await preview(expression, states, call, route=route, calls=1, session=session)
+    return choices
 
 
 async def preview(
@@ -60,36 +60,36 @@ async def preview(
     calls: int = 100,
     session: CallSession | None = None,
 ) -> list[PreviewedChoice]:
-    asked: list[str] = []
+    tried_targets: list[str] = []
     names = targets(expression)
 
     def probe(name: str) -> Service:
-        return _Probe(name, states, names, asked)
+        return _Probe(name, states, names, tried_targets)
 
     service = build(expression, probe, states, guarded=False, route=route)
-    found: Counter[tuple[tuple[str, ...], str]] = Counter()
+    counts: Counter[tuple[tuple[str, ...], str]] = Counter()
     reasons: dict[tuple[str, ...], str] = {}
     chosen: dict[tuple[tuple[str, ...], str], set[RoutingChoice | None]] = {}
     for number in range(calls):
-        asked.clear()
+        tried_targets.clear()
         notes = Notes(session=session)
         one = msgspec.structs.replace(call, id=f"{call.id} {number}", notes=notes)
-        refused = await _try(service, one, asked)
-        found[tuple(asked), refused] += 1
-        chosen.setdefault((tuple(asked), refused), set()).add(notes.choice)
-        reasons.setdefault(tuple(asked), notes.chosen)
+        refused = await _try(service, one, tried_targets)
+        counts[tuple(tried_targets), refused] += 1
+        chosen.setdefault((tuple(tried_targets), refused), set()).add(notes.choice)
+        reasons.setdefault(tuple(tried_targets), notes.chosen)
     odds = {each: _odds(choices) for each, choices in chosen.items()}
     # choices whose probability changes from call to call have none
-    known = math.isclose(sum(odds.values()), 1)
+    has_odds = math.isclose(sum(odds.values()), 1)
     return [
         PreviewedChoice(
             calls=count,
             targets=each[0],
             why=reasons[each[0]],
             refused=each[1],
-            odds=odds[each] if known else None,
+            odds=odds[each] if has_odds else None,
         )
-        for each, count in found.most_common()
+        for each, count in counts.most_common()
     ]
 
 
@@ -98,7 +98,7 @@ def _odds(choices: set[RoutingChoice | None]) -> float:
     return sum(math.nan if each is None or not each.odds else each.odds for each in choices)
 
 
-async def _try(service: Service, call: Call, asked: list[str]) -> str:
+async def _try(service: Service, call: Call, tried_targets: list[str]) -> str:
     trying = asyncio.ensure_future(service(call))
     for _ in range(TURNS):
         await asyncio.sleep(0)
@@ -110,16 +110,18 @@ async def _try(service: Service, call: Call, asked: list[str]) -> str:
     except asyncio.CancelledError:
         return ""
     except Fault as fault:
-        return "" if asked else str(fault)
+        return "" if tried_targets else str(fault)
     return ""
 
 
 class _Probe:
-    def __init__(self, name: str, states: TargetStates, names: list[str], asked: list[str]) -> None:
+    def __init__(
+        self, name: str, states: TargetStates, names: list[str], tried_targets: list[str]
+    ) -> None:
         self._name = name
         self._states = states
         self._names = names
-        self._asked = asked
+        self._asked = tried_targets
 
     def __repr__(self) -> str:
         return f'"{self._name}"'

@@ -71,12 +71,12 @@ def policy(function: F) -> F:
     names = [each.name for each in others if each.kind is not Parameter.KEYWORD_ONLY]
     example = ", ".join(f'"{branch}/x"' for branch in names)
     try:
-        made = Policy(make, example=f"{name}({example})")
+        definition = Policy(make, example=f"{name}({example})")
     except TypeError as error:
         raise CallerFault(
             str(error), kind="bad_policy", hint="Give it one of these types."
         ) from None
-    vars(function)[_MARK] = REGISTERED[name] = made
+    vars(function)[_MARK] = REGISTERED[name] = definition
     return function
 
 
@@ -118,15 +118,15 @@ def _run(file: PolicyFile) -> Mapping[str, Policy]:
     finally:
         REGISTERED.clear()
         REGISTERED.update(before)
-    found = [
-        made
+    policies = [
+        definition
         for value in vars(module).values()
-        if isinstance(made := getattr(value, _MARK, None), Policy)
+        if isinstance(definition := getattr(value, _MARK, None), Policy)
     ]
-    if not found:
+    if not policies:
         hint = "Put @splitsecond.policy above an asynchronous function."
         raise CallerFault(f"{file.path} has no policy", kind="bad_policy_file", hint=hint)
-    return {made.name: made for made in found}
+    return {definition.name: definition for definition in policies}
 
 
 def _not_run(path: str, error: BaseException) -> CallerFault:

@@ -32,7 +32,7 @@ def call_observations(
     "CALL.0".
     """
     winner = None if fault is not None else _winner(attempts)
-    found = [
+    observations = [
         msgspec.structs.replace(
             attempt, condition=condition, role="winner" if attempt is winner else "loser"
         )
@@ -59,15 +59,15 @@ def call_observations(
         sent_ns=first.sent_ns,
         end_ns=max(attempt.end_ns for attempt in attempts),
     )
-    return [*found, whole]
+    return [*observations, whole]
 
 
 def _winner(attempts: Sequence[Observation]) -> Observation | None:
     with_token = [attempt for attempt in attempts if attempt.first_token_ns is not None]
-    kept = [attempt for attempt in with_token if attempt.outcome != "cancelled"]
+    ended_with_token = [attempt for attempt in with_token if attempt.outcome != "cancelled"]
     # complete, without a token
     ended = [attempt for attempt in attempts if attempt.outcome != "cancelled"]
-    for candidates in (kept, with_token, ended):
+    for candidates in (ended_with_token, with_token, ended):
         if candidates:
             return candidates[-1]
     return None

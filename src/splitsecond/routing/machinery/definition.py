@@ -140,28 +140,30 @@ class Policy:
         A setting is a literal (``ttft="2s"``) or its parsed value; None: not given. Raises
         `CallerFault` for what is not valid.
         """
-        given = {name: value for name, value in keywords.items() if value is not None}
-        named = {name: value for name, value in given.items() if self.names_branch(name)}
-        settings = {name: value for name, value in given.items() if name not in named}
+        arguments = {name: value for name, value in keywords.items() if value is not None}
+        named_branches = {
+            name: value for name, value in arguments.items() if self.names_branch(name)
+        }
+        settings = {name: value for name, value in arguments.items() if name not in named_branches}
         self.check_count(len(services))
-        self.check_names(len(services), given)
-        return self.service(services, named, settings, context or PolicyContext())
+        self.check_names(len(services), arguments)
+        return self.service(services, named_branches, settings, context or PolicyContext())
 
     def service(
         self,
         branches: Sequence[Service],
-        named: Mapping[str, Service],
+        named_branches: Mapping[str, Service],
         settings: Mapping[str, object],
         context: PolicyContext,
     ) -> Service:
         """Return the service of this policy. Raises `CallerFault` for a setting that is not
         valid."""
         parsed = {name: self.setting(name, value) for name, value in settings.items()}
-        shown = {name: parsed.get(name, default) for name, default in self._defaults.items()}
+        all_settings = {name: parsed.get(name, default) for name, default in self._defaults.items()}
         if not self._takes_context:
-            return self.make(*branches, **named, **parsed)
-        text = written(self.name, branches, named, shown)
-        return self.make(replace(context, text=text), *branches, **named, **parsed)
+            return self.make(*branches, **named_branches, **parsed)
+        text = written(self.name, branches, named_branches, all_settings)
+        return self.make(replace(context, text=text), *branches, **named_branches, **parsed)
 
     def names_branch(self, keyword: str) -> bool:
         if self.named is ANY_NAME:

@@ -60,12 +60,12 @@ _BY_STATUS: Mapping[int, Remedy] = {408: "later", 425: "later", 429: "later", 50
 
 def remedy(fault: Fault) -> Remedy:
     if isinstance(fault, AllFailed):
-        found = {remedy(cause) for cause in fault.causes}
+        remedies = {remedy(cause) for cause in fault.causes}
         return (
             "change"
-            if "change" in found
+            if "change" in remedies
             else "later"
-            if found & {"again", "later"}
+            if remedies & {"again", "later"}
             else "elsewhere"
         )
     if fault.kind in _BY_KIND:
@@ -88,8 +88,8 @@ def retry_after_ns(fault: Fault) -> int:
     counts.
     """
     if isinstance(fault, AllFailed):
-        if asked := [cause for cause in fault.causes if not ejected(cause)]:
-            return max(map(retry_after_ns, asked))
+        if live_causes := [cause for cause in fault.causes if not ejected(cause)]:
+            return max(map(retry_after_ns, live_causes))
         return min(filter(None, map(retry_after_ns, fault.causes)), default=0)
     if isinstance(fault, ProviderFault | Overloaded):
         return fault.retry_after_ns or 0

@@ -72,12 +72,12 @@ def messages(call: Call) -> list[PromptMessage] | None:
             data = memoryview(value)
             if len(data) > LONGEST_BYTES:
                 return None
-            found = _decode(data)
+            prompt = _decode(data)
         else:
-            found = msgspec.convert(value, list[PromptMessage] | str)
+            prompt = msgspec.convert(value, list[PromptMessage] | str)
     except (ValueError, RecursionError):
         return None
-    return [PromptMessage("user", found)] if isinstance(found, str) else found
+    return [PromptMessage("user", prompt)] if isinstance(prompt, str) else prompt
 
 
 def raw_items(call: Call, name: str) -> list[Raw] | None:

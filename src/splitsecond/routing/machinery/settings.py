@@ -232,12 +232,12 @@ def one_of(name: str, value: object, words: Sequence[str]) -> str:
 def written(
     policy: str,
     branches: Sequence[object],
-    named: Mapping[str, object],
+    named_branches: Mapping[str, object],
     settings: Mapping[str, object],
 ) -> str:
     words = [
         *map(repr, branches),
-        *(f"{name}={branch!r}" for name, branch in named.items()),
+        *(f"{name}={branch!r}" for name, branch in named_branches.items()),
         *(
             f"{name}={setting_text(value) if isinstance(value, str) else repr(value)}"
             for name, value in settings.items()
@@ -259,8 +259,8 @@ def short_text(value: object) -> str:
 
 
 def invalid(name: str, value: object, expected: str) -> CallerFault:
-    shown = "not a number" if isinstance(value, float) and math.isnan(value) else short_text(value)
-    return CallerFault(f"{name} is {shown}, expected {expected}", kind="bad_policy")
+    text = "not a number" if isinstance(value, float) and math.isnan(value) else short_text(value)
+    return CallerFault(f"{name} is {text}, expected {expected}", kind="bad_policy")
 
 
 def _number(value: object) -> int | float | None:

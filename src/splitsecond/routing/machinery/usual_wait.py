@@ -60,8 +60,8 @@ class UsualWait:
         states, names = self._states, self._branch.names
         if any(states.info(name).reasons_silently for name in names):
             return 0, False
-        known = [states.estimate(name, stream=stream) for name in names]
-        usual = [each and each.ttft_ns(0.95, input_tokens=tokens) for each in known]
+        estimates = [states.estimate(name, stream=stream) for name in names]
+        usual = [each and each.ttft_ns(0.95, input_tokens=tokens) for each in estimates]
         unknown_ns = UNKNOWN_NS + tokens * UNKNOWN_PER_TOKEN_NS
         limit_ns = round(
             max(
@@ -70,5 +70,5 @@ class UsualWait:
             )
         )
         return limit_ns, not all(usual) or any(
-            each is not None and each.grows_with_prompt for each in known
+            each is not None and each.grows_with_prompt for each in estimates
         )

@@ -64,8 +64,8 @@ class ByComplexity(PolicyService):
         complex: Service | None = None,  # noqa: A002 - the name of the branch in an expression
     ) -> None:
         super().__init__(context)
-        given = zip(LEVELS, (simple, medium, complex), strict=True)
-        self._branches = {level: branch for level, branch in given if branch is not None}
+        by_level = zip(LEVELS, (simple, medium, complex), strict=True)
+        self._branches = {level: branch for level, branch in by_level if branch is not None}
 
     async def __call__(self, call: Call) -> Reply:
         level, why = call.hints.get("complexity", ""), "the client says so"

@@ -181,15 +181,15 @@ class _CachedReply(SharedReply):
 
 
 def _in_large_chunks(chunks: deque[RecordedChunk]) -> list[RecordedChunk]:
-    found: list[RecordedChunk] = []
+    large_chunks: list[RecordedChunk] = []
     group, size = list[RecordedChunk](), 0
     for number, chunk in enumerate(chunks, 1):
         group.append(chunk)
         size += len(chunk.data)
         if size >= CHUNK_BYTES or number == len(chunks):
-            found.append(joined(group))
+            large_chunks.append(joined(group))
             group, size = [], 0
-    return found
+    return large_chunks
 
 
 def _cache_control(header: str) -> _CacheControl:

@@ -31,14 +31,14 @@ class Cap(PolicyService):
     def _capped(self, call: Call) -> dict[str, Any]:
         fields = dict(call.body)
         names = client_format(call).limit_fields
-        found = False
+        has_limit = False
         for name in names:
             limit = _whole_number(name, fields.get(name))
             if limit is not None:
-                found = True
+                has_limit = True
                 if limit > self._most:
                     fields[name] = self._most
-        if not found:
+        if not has_limit:
             fields[names[-1]] = self._most
         for field, name in LIMITS.items():
             if field not in fields or field in names:

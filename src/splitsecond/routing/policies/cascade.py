@@ -136,9 +136,9 @@ class Cascade(PolicyService):
     def _request(self, call: Call) -> Call:
         if self._adds_logprobs(call):
             # for completions: the number of alternative tokens
-            wanted = True if call.operation == "chat" else 0
+            logprobs = True if call.operation == "chat" else 0
             return msgspec.structs.replace(
-                call, watched=True, body={**call.body, "logprobs": wanted}
+                call, watched=True, body={**call.body, "logprobs": logprobs}
             )
         return msgspec.structs.replace(call, watched=True)
 
@@ -157,11 +157,11 @@ class Cascade(PolicyService):
     def _usd(self, call: Call, now_ns: int) -> tuple[float, float]:
         tokens_in = about(input_tokens(call))
         key = call.stream, tokens_in, output_limit(call.body)
-        found = self._costs.get(key, now_ns)
-        if found is None:
-            found = self._priced(call, tokens_in)
-            self._costs.put(key, found)
-        return found
+        costs = self._costs.get(key, now_ns)
+        if costs is None:
+            costs = self._priced(call, tokens_in)
+            self._costs.put(key, costs)
+        return costs
 
     def _priced(self, call: Call, tokens_in: int) -> tuple[float, float]:
         tokens_out = [
@@ -174,10 +174,10 @@ class Cascade(PolicyService):
             branch.cost_usd(self._states, *each)
             for branch, each in zip(self._branches, tokens, strict=False)
         ]
-        known = [cost for cost in costs if cost is not None]
-        if len(known) < len(costs):
+        known_costs = [cost for cost in costs if cost is not None]
+        if len(known_costs) < len(costs):
             return 0.0, 0.0
-        small, large, *judge = known
+        small, large, *judge = known_costs
         return small + sum(judge), large
 
     def _count(self, call: Call, *, escalated: bool, why: str = "", counts: bool = True) -> None:

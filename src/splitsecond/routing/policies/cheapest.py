@@ -137,14 +137,14 @@ class Cheapest(PolicyService):
     def _offer(
         self, branch: Branch, tokens_in: int, tokens_out: int, *, stream: bool
     ) -> PricedBranch:
-        found = branch.estimates(self._states, stream=stream)
+        estimates = branch.estimates(self._states, stream=stream)
         cost = branch.cost_usd(self._states, tokens_in, tokens_out)
-        known = [
+        verdicts = [
             (not keeps, each.age_ns)
-            for each in found
+            for each in estimates
             if (keeps := each.keeps(self._limit_ns, AT, input_tokens=tokens_in)) is not None
         ]
-        too_slow, age_ns = min(known, default=(None, inf))
+        too_slow, age_ns = min(verdicts, default=(None, inf))
         return PricedBranch(
             branch,
             inf if cost is None else cost,

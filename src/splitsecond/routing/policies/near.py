@@ -59,11 +59,11 @@ def _no_branch(
     region: str, among: Sequence[Branch], states: TargetStates, kind: str
 ) -> CallerFault:
     regions = {states.info(name).region for branch in among for name in branch.names}
-    known = ", ".join(sorted(regions - {""}))
+    names = ", ".join(sorted(regions - {""}))
     return CallerFault(
         f"no branch is in the region {short_text(region)}",
         kind=kind,
-        hint=f"There are: {known}." if known else "No region is known of any of its targets.",
+        hint=f"There are: {names}." if names else "No region is known of any of its targets.",
     )
 
 

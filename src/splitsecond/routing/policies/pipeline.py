@@ -77,10 +77,10 @@ class Pipeline(PolicyService):
             return sure
 
         async with Contest(call) as contest:
-            asked = contest.enter(fast)
+            fast_task = contest.enter(fast)
             if self._early_ns != 0:
                 await asyncio.wait(
-                    [asked],
+                    [fast_task],
                     timeout=None if self._early_ns is None else self._early_ns / clock.NS_PER_S,
                 )
             if not contest.won:

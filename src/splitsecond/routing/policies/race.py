@@ -113,10 +113,10 @@ class Race(PolicyService):
     def _losing_usd(self, call: Call, among: Sequence[Branch]) -> float | None:
         tokens_in, tokens_out = input_tokens(call), self._output_tokens(call, among)
         costs = [self._cost_usd(branch, tokens_in, tokens_out) for branch in among]
-        known = [cost for cost in costs if cost is not None]
-        if not known:
+        known_costs = [cost for cost in costs if cost is not None]
+        if not known_costs:
             return None
-        priced = [max(known) if cost is None else cost for cost in costs]
+        priced = [max(known_costs) if cost is None else cost for cost in costs]
         return sum(priced) - min(priced)
 
     def _output_tokens(self, call: Call, among: Sequence[Branch]) -> int:
@@ -129,10 +129,10 @@ class Race(PolicyService):
             costs.append(
                 info.cost_usd(tokens_in, min(tokens_out, 1) if closed_early else tokens_out)
             )
-        known = [cost for cost in costs if cost is not None]
-        if len(known) < len(costs):
+        known_costs = [cost for cost in costs if cost is not None]
+        if len(known_costs) < len(costs):
             return None
-        return sum(known) if isinstance(branch.service, Race) else max(known)
+        return sum(known_costs) if isinstance(branch.service, Race) else max(known_costs)
 
 
 race = Policy(Race, example='race("a/x", "b/x")', branches="alternatives")

@@ -44,8 +44,8 @@ class Resume(PolicyService):
         over: Duration | None = None,
     ) -> None:
         super().__init__(context)
-        given = context.branches((first, *others))
-        self._service = ResumedService(first, given[1:] or given, context)
+        branches = context.branches((first, *others))
+        self._service = ResumedService(first, branches[1:] or branches, context)
         self._stall = stall
         self._floor = rate_floor(floor, over)
 

@@ -49,10 +49,10 @@ class Sticky(PolicyService):
         home, until_ns = self._homes.get(key, (None, 0))
         if clock.now_ns() >= until_ns:
             home = None
-        asked: list[Branch] = []
-        reply = await ask_in_turn(call, _noted(self._choices(call, key, home), asked))
-        if home is None or home is asked[-1]:
-            self._remember(key, asked[-1])
+        tried_branches: list[Branch] = []
+        reply = await ask_in_turn(call, _noted(self._choices(call, key, home), tried_branches))
+        if home is None or home is tried_branches[-1]:
+            self._remember(key, tried_branches[-1])
         return reply
 
     def _choices(self, call: Call, key: bytes, home: Branch | None) -> Iterator[Choice]:
@@ -95,9 +95,9 @@ def _digest(data: bytes) -> bytes:
     return blake2b(data, digest_size=16).digest()
 
 
-def _noted(choices: Iterator[Choice], asked: list[Branch]) -> Iterator[Choice]:
+def _noted(choices: Iterator[Choice], tried_branches: list[Branch]) -> Iterator[Choice]:
     for choice in choices:
-        asked.append(choice[0])
+        tried_branches.append(choice[0])
         yield choice
 
 

@@ -58,9 +58,9 @@ ENDPOINTS |= {
 
 
 def endpoint_at(path: str) -> Endpoint | None:
-    found = ENDPOINTS.get(path)
-    if found is not None or path[-1:] == "/":
-        return found
+    exact = ENDPOINTS.get(path)
+    if exact is not None or path[-1:] == "/":
+        return exact
     for form in FORMATS:
         root = next(filter(path.startswith, form.method_roots), "")
         model, _, method = path[len(root) :].rpartition(":") if root else ("", "", "")

@@ -78,7 +78,11 @@ def _agents(headers: Mapping[bytes, bytes], session: bytes) -> tuple[bytes, byte
     agent = headers.get(_AGENT, b"")
     if not agent:
         agent = next(
-            (found for name in _THREADS if (found := headers.get(name, b"")) not in (b"", session)),
+            (
+                thread
+                for name in _THREADS
+                if (thread := headers.get(name, b"")) not in (b"", session)
+            ),
             b"",
         )
     return agent[:LONGEST_NAME], headers.get(_PARENT, b"")[:LONGEST_NAME]
@@ -98,10 +102,10 @@ def _in_field(field: str, value: Raw | Any) -> bytes:
     data = bytes(value) if isinstance(value, Raw) else msgspec.json.encode(value)
     if field not in _NESTED:
         return data[1:-1] if data.startswith(b'"') and len(data) <= LONGEST_NAME else b""
-    found = read_json(data, _decode) if len(data) <= 2 * LONGEST_NAME else None
-    if isinstance(found, _Reference):
-        found = _in_metadata(found) if field == "metadata" else found.id
-    return (found or "").encode("utf-8", "surrogatepass")
+    reference = read_json(data, _decode) if len(data) <= 2 * LONGEST_NAME else None
+    if isinstance(reference, _Reference):
+        reference = _in_metadata(reference) if field == "metadata" else reference.id
+    return (reference or "").encode("utf-8", "surrogatepass")
 
 
 def _in_metadata(metadata: _Reference) -> str:
@@ -109,6 +113,6 @@ def _in_metadata(metadata: _Reference) -> str:
     if metadata.session_id:
         return metadata.session_id
     if user.startswith("{"):  # newer versions of Claude Code
-        found = read_json(user, _decode_user)
-        return "" if found is None else found.session_id
+        reference = read_json(user, _decode_user)
+        return "" if reference is None else reference.session_id
     return user.rpartition(_IN_USER_ID)[2] if _IN_USER_ID in user else ""

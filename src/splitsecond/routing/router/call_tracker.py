@@ -197,16 +197,16 @@ def with_estimated_tokens(
     )
     if attempt.sent_ns is None or failed:
         return attempt  # providers do not bill these
-    given = attempt.input_tokens
-    if given is None:
+    input_tokens = attempt.input_tokens
+    if input_tokens is None:
         estimate = call.notes.estimate
         prompt = prompt_size(call) if estimate is None else estimate.prompt
-        given = prompt.within(context(attempt.target))
-    made = attempt.output_tokens or 0
+        input_tokens = prompt.within(context(attempt.target))
+    output_tokens = attempt.output_tokens or 0
     if attempt.token_source != "usage":  # events were counted, and one may hold several tokens
-        made = max(made, sum(attempt.token_lengths) // CHARACTERS_PER_TOKEN)
+        output_tokens = max(output_tokens, sum(attempt.token_lengths) // CHARACTERS_PER_TOKEN)
     return msgspec.structs.replace(
-        attempt, input_tokens=given, output_tokens=made, token_source="estimate"
+        attempt, input_tokens=input_tokens, output_tokens=output_tokens, token_source="estimate"
     )
 
 

@@ -41,10 +41,10 @@ def redact(attempt: Observation, body: Mapping[str, Any]) -> Observation:
     fault = attempt.fault
     if fault is None:
         return attempt
-    kept = without_quotes(fault.message, body)
-    if kept == fault.message:
+    message = without_quotes(fault.message, body)
+    if message == fault.message:
         return attempt
-    return structs.replace(attempt, fault=structs.replace(fault, message=kept))
+    return structs.replace(attempt, fault=structs.replace(fault, message=message))
 
 
 def without_quotes(message: str, body: Mapping[str, Any]) -> str:
@@ -89,11 +89,11 @@ def _quotes(
     reading: str, places: Iterable[tuple[int, int]], occurs: Callable[[str], bool]
 ) -> list[tuple[int, int]]:
     letters = _letters(reading)
-    found = [at for at in _near_quotes(letters, occurs) if occurs(letters[at : at + MIN_QUOTED])]
-    if not found:
+    starts = [at for at in _near_quotes(letters, occurs) if occurs(letters[at : at + MIN_QUOTED])]
+    if not starts:
         return []
     spans = list(places)
-    return [(spans[at][0], spans[at + MIN_QUOTED - 1][1]) for at in found]
+    return [(spans[at][0], spans[at + MIN_QUOTED - 1][1]) for at in starts]
 
 
 def _near_quotes(letters: str, occurs: Callable[[str], bool]) -> Iterator[int]:
@@ -110,13 +110,13 @@ def _near_quotes(letters: str, occurs: Callable[[str], bool]) -> Iterator[int]:
 
 
 def _without(message: str, spans: Iterable[tuple[int, int]]) -> str:
-    kept: list[str] = []
+    parts: list[str] = []
     done = 0
     for begin, end in spans:
         if begin >= done:
-            kept += [message[done:begin], LEFT_OUT]
+            parts += [message[done:begin], LEFT_OUT]
         done = max(done, end)
-    return "".join([*kept, message[done:]])
+    return "".join([*parts, message[done:]])
 
 
 def _places(message: str) -> Iterator[tuple[int, int]]:
@@ -136,11 +136,11 @@ def _plain_places(message: str, begin: int, end: int) -> Iterator[tuple[int, int
 
 
 def _value(field: Raw | Any) -> Any:
-    found = plain_value(field)
+    plain = plain_value(field)
     return (
         bytes(field).decode("utf-8", "replace")
-        if found is None and isinstance(field, Raw)
-        else found
+        if plain is None and isinstance(field, Raw)
+        else plain
     )
 
 

@@ -116,28 +116,28 @@ class Router:
         )
         self.routes = Routes(settings, self._observe, self._client, self.states, self.routes)
 
-    async def learn_prices(self, asked: Iterable[str]) -> None:
-        """Look up the prices of the targets `asked` in the public list, in a child process; about
+    async def learn_prices(self, names: Iterable[str]) -> None:
+        """Look up the prices of the targets `names` in the public list, in a child process; about
         one second.
 
         A failure is reported: targets without a configured price cannot be used by keys with a
         limit in dollars.
         """
         try:
-            found = await asyncio.to_thread(self.directory.look_up, list(asked))
-            self.directory.learn(found)  # by now another one may be in use
+            lookup = await asyncio.to_thread(self.directory.look_up, list(names))
+            self.directory.learn(lookup)  # by now another one may be in use
         except CallerFault as fault:
             self._say(f"{fault} Targets without a price in the configuration have none.")
         self.states.renew(self.directory.facts)
 
     async def warm_start(self) -> int:
-        found = await asyncio.to_thread(history, self.log, self.settings.seeds, self._say)
-        ages_ns = {id(attempt): age_ns for attempt, age_ns in found.attempts}
+        past = await asyncio.to_thread(history, self.log, self.settings.seeds, self._say)
+        ages_ns = {id(attempt): age_ns for attempt, age_ns in past.attempts}
         self.states.seed(
-            [attempt for attempt, _ in found.attempts], lambda attempt: ages_ns[id(attempt)]
+            [attempt for attempt, _ in past.attempts], lambda attempt: ages_ns[id(attempt)]
         )
-        self.states.seed_turns(found.turns)
-        return len(found.attempts)
+        self.states.seed_turns(past.turns)
+        return len(past.attempts)
 
     def routed(self) -> list[str]:
         return list(
@@ -186,13 +186,13 @@ async def explained_by_history(
                 f"there is no route {route!r} in "
                 f"{settings.source or 'a gateway without a configuration'}"
             )
-            known = (
+            routes_hint = (
                 f"Routes: {', '.join(settings.routes)}." if settings.routes else "There are none."
             )
             raise CallerFault(
                 message,
                 kind="unknown_route",
-                hint=f"{nearest(route, settings.routes)} {known}".lstrip(),
+                hint=f"{nearest(route, settings.routes)} {routes_hint}".lstrip(),
             )
         settings.spec(route)
         expression = TargetName(route)
@@ -215,5 +215,5 @@ def _access(settings: RouterSettings, target: str) -> tuple[TargetSpec, str] | N
 
 
 def _server(settings: RouterSettings, target: str) -> tuple[str, str] | None:
-    found = _access(settings, target)
-    return None if found is None else (found[0].base_url, found[0].api_format)
+    access = _access(settings, target)
+    return None if access is None else (access[0].base_url, access[0].api_format)

@@ -109,26 +109,26 @@ class Routes:
         key: ClientKey | None = None,
         preferences: RoutingPreferences | None = None,
     ) -> Service:
-        found = self._routes.get(model) or self._named.get(model)
-        named = found is not None or (len(model) <= LONGEST_MODEL and model.isprintable())
-        if not named or (key is not None and not key.allows(model)):
+        service = self._routes.get(model) or self._named.get(model)
+        is_valid = service is not None or (len(model) <= LONGEST_MODEL and model.isprintable())
+        if not is_valid or (key is not None and not key.allows(model)):
             raise self._unknown(model, key)
         if preferences is not None and model in self._routes:
             return self._as_preferred(model, preferences)
-        if found is None:
+        if service is None:
             try:
-                found = self._built(TargetName(model), model)
+                service = self._built(TargetName(model), model)
             except (
                 CallerFault
             ) as fault:  # clients must not learn which keys and addresses of ours are missing
                 # without client keys, every client is on this machine
                 local = key is None and "/" in model
-                shown = local or fault.kind == "unknown_tier"
-                raise self._unknown(model, key, fault if shown else None) from None
-            self._named[model] = found
+                shows_fault = local or fault.kind == "unknown_tier"
+                raise self._unknown(model, key, fault if shows_fault else None) from None
+            self._named[model] = service
             if len(self._named) > MAX_TARGETS:
                 self._named.popitem(last=False)
-        return found
+        return service
 
     def expression(self, model: str) -> Expression:
         return self._settings.routes.get(model) or TargetName(model)
@@ -136,19 +136,19 @@ class Routes:
     def context_tokens(self, model: str) -> int | None:
         """Return the context length that every target of `model` has, in tokens; None if it is not
         known of any."""
-        known = (
+        lengths = (
             self._states.info(target).context_tokens for target in targets(self.expression(model))
         )
-        return min(filter(None, known), default=None)
+        return min(filter(None, lengths), default=None)
 
     def counting(self, model: str, api_format: str) -> Target | None:
         specs = map(self._settings.spec, targets(self.expression(model)))
-        found = (
+        names = (
             spec.name
             for spec in specs
             if spec.api_format == api_format and not spec.quirks.get("on_vertex")
         )
-        first = next(found, None)
+        first = next(names, None)
         return None if first is None else self._target(first)
 
     async def explained(self, model: str, prompt: str) -> Explained:
@@ -163,15 +163,15 @@ class Routes:
         )
 
     def _as_preferred(self, route: str, preferences: RoutingPreferences) -> Service:
-        found = self._preferred.get((route, preferences))
-        if found is None:
+        service = self._preferred.get((route, preferences))
+        if service is None:
             expression = preferred(self._settings.routes[route], preferences, self._states.info)
-            found = self._preferred[route, preferences] = self._built(
+            service = self._preferred[route, preferences] = self._built(
                 self._resumed(route, expression), route
             )
             if len(self._preferred) > MAX_PREFERRED:
                 self._preferred.popitem(last=False)
-        return found
+        return service
 
     def _resumed(self, route: str, expression: Expression) -> Expression:
         resume = self._settings.resumes.get(route)
@@ -243,7 +243,7 @@ class Routes:
             if key is not None
             else []
         )
-        given = dict.fromkeys([*self._routes, *own, *self._routed(), *renamed])
-        known = [name for name in given if key is None or key.allows(name)]
-        ends = [name for name in known if name.endswith(f"/{model}")]
-        return (ends or difflib.get_close_matches(model, known))[:2]
+        all_names = dict.fromkeys([*self._routes, *own, *self._routed(), *renamed])
+        allowed_names = [name for name in all_names if key is None or key.allows(name)]
+        ends = [name for name in allowed_names if name.endswith(f"/{model}")]
+        return (ends or difflib.get_close_matches(model, allowed_names))[:2]

@@ -95,7 +95,7 @@ def read(model: str, provider: msgspec.Raw | None) -> tuple[str, RoutingPreferen
         return route, None if sort is None else RoutingPreferences(sort=sort)
     try:
         fields = msgspec.json.decode(provider, type=dict[str, Any])
-        given = msgspec.convert(
+        options = msgspec.convert(
             {
                 field: value
                 for field, value in fields.items()
@@ -105,7 +105,7 @@ def read(model: str, provider: msgspec.Raw | None) -> tuple[str, RoutingPreferen
         )
     except (ValueError, RecursionError) as error:
         raise CallerFault(f"the request's provider is wrong: {excerpt(str(error))}") from None
-    preferences = _preferences(given, sort)
+    preferences = _preferences(options, sort)
     return route, None if preferences == RoutingPreferences() else preferences
 
 
@@ -116,41 +116,43 @@ def preferred(
 
     Raises `CallerFault` if they exclude all of its targets.
     """
-    kept = [name for name in targets(expression) if _may_serve(name, preferences, info)]
+    remaining = [name for name in targets(expression) if _may_serve(name, preferences, info)]
     if preferences.order and not preferences.fallbacks:
-        kept = [name for name in kept if _is_named(name, preferences.order, info)]
-    if not kept:
+        remaining = [name for name in remaining if _is_named(name, preferences.order, info)]
+    if not remaining:
         raise CallerFault(
             "no target of this route matches the routing preferences",
             kind="no_target_left",
             status=404,
         )
     if preferences.order or preferences.sort or preferences.latency_s or not preferences.fallbacks:
-        return _around(expression, kept, lambda inside: _in_order(inside, kept, preferences, info))
-    left = _pruned(expression, frozenset(kept))
+        return _around(
+            expression, remaining, lambda inside: _in_order(inside, remaining, preferences, info)
+        )
+    left = _pruned(expression, frozenset(remaining))
     return expression if left is None else left
 
 
-def _preferences(given: _Provider, sort: Sort | None) -> RoutingPreferences:
+def _preferences(options: _Provider, sort: Sort | None) -> RoutingPreferences:
     for name in ("order", "only", "ignore"):
-        names = getattr(given, name) or ()
+        names = getattr(options, name) or ()
         if len(names) > MAX_NAMES or any(len(each) > MAX_NAME_CHARACTERS for each in names):
             raise CallerFault(
                 f"the request's provider.{name} is too long: the maximum is {MAX_NAMES} names"
             )
-    latency_s = given.preferred_max_latency
+    latency_s = options.preferred_max_latency
     if latency_s is not None and not 0.001 <= latency_s <= MAX_LATENCY_S:
         raise CallerFault(
             f"provider.preferred_max_latency is {latency_s:g}, expected 0.001 to "
             f"{MAX_LATENCY_S:g} s"
         )
-    price = given.max_price or _MaxPrice()
+    price = options.max_price or _MaxPrice()
     return RoutingPreferences(
-        sort=(given.sort.by if isinstance(given.sort, _Sorting) else given.sort) or sort,
-        order=tuple(given.order or ()),
-        only=tuple(given.only or ()),
-        ignore=tuple(given.ignore or ()),
-        fallbacks=given.allow_fallbacks is not False,
+        sort=(options.sort.by if isinstance(options.sort, _Sorting) else options.sort) or sort,
+        order=tuple(options.order or ()),
+        only=tuple(options.only or ()),
+        ignore=tuple(options.ignore or ()),
+        fallbacks=options.allow_fallbacks is not False,
         most_input_usd=price.prompt,
         most_output_usd=price.completion,
         latency_s=latency_s,
@@ -179,11 +181,11 @@ def _is_named(name: str, names: Iterable[str], info: Callable[[str], TargetInfo]
 
 def _in_order(
     expression: Expression,
-    kept: list[str],
+    remaining: list[str],
     preferences: RoutingPreferences,
     info: Callable[[str], TargetInfo],
 ) -> Expression:
-    units = {name: unit for name, unit in _units(expression) if name in kept}
+    units = {name: unit for name, unit in _units(expression) if name in remaining}
     first = dict.fromkeys(
         name for each in preferences.order for name in units if _is_named(name, (each,), info)
     )
@@ -209,39 +211,39 @@ def _units(expression: Expression) -> list[tuple[str, Expression]]:
     names = targets(expression)
     if len(names) == 1 or isinstance(expression, TargetName):
         return [(names[0], expression)]
-    found: dict[str, Expression] = {}
+    units: dict[str, Expression] = {}
     for part in expression.parts:
         for name, unit in _units(part):
-            found.setdefault(name, unit)
-    return list(found.items())
+            units.setdefault(name, unit)
+    return list(units.items())
 
 
 def _around(
-    expression: Expression, kept: list[str], inside: Callable[[Expression], Expression]
+    expression: Expression, remaining: list[str], inside: Callable[[Expression], Expression]
 ) -> Expression:
     if (
         isinstance(expression, PolicyExpression)
         and len(expression.parts) == len(expression.branches) == 1
     ):
         (branch,) = expression.branches
-        return msgspec.structs.replace(expression, branches=(_around(branch, kept, inside),))
+        return msgspec.structs.replace(expression, branches=(_around(branch, remaining, inside),))
     return inside(expression)
 
 
-def _pruned(expression: Expression, kept: frozenset[str]) -> Expression | None:
-    """Return `expression` with only the targets that are `kept`; None if none is left.
+def _pruned(expression: Expression, remaining: frozenset[str]) -> Expression | None:
+    """Return `expression` with only the targets that are `remaining`; None if none is left.
 
     A policy that needs more branches than are left is replaced by a fallback over them.
     """
     if isinstance(expression, TargetName):
-        return expression if expression.name in kept else None
+        return expression if expression.name in remaining else None
     left = tuple(
-        part for branch in expression.branches if (part := _pruned(branch, kept)) is not None
+        part for branch in expression.branches if (part := _pruned(branch, remaining)) is not None
     )
     left_named = tuple(
         (name, part)
         for name, branch in expression.named
-        if (part := _pruned(branch, kept)) is not None
+        if (part := _pruned(branch, remaining)) is not None
     )
     parts = (*left, *(part for _, part in left_named))
     if len(parts) == len(expression.parts):

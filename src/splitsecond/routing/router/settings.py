@@ -313,8 +313,8 @@ class RouterSettings(Struct, frozen=True, kw_only=True):
 
     def _tier_price(self, target: str, own: ProviderSettings) -> PriceConfig | None:
         model, tier = self.split_tier(target)
-        known = own.models.get(model)
-        price = (known and known.price) or own.price
+        entry = own.models.get(model)
+        price = (entry and entry.price) or own.price
         if not tier or price is None:
             return price
         factor = provider(own.like).tiers[tier].factor(model)
@@ -351,14 +351,14 @@ def simulated(url: str) -> dict[str, ProviderSettings]:
 
 
 def simulated_profiles(settings: RouterSettings) -> dict[str, str]:
-    found: dict[str, str] = {}
+    profiles: dict[str, str] = {}
     own = settings.providers.get(SIMULATED)
     if own is not None and structs.replace(own, base_url="") == _SIMULATOR:
         for route, policy in settings.routes.items():
             for name, profile in map(split_target, targets(policy)):
                 if name == SIMULATED:
-                    found.setdefault(profile, route)
-    return found
+                    profiles.setdefault(profile, route)
+    return profiles
 
 
 def catalogued(entry: Provider, environment: Mapping[str, str]) -> ProviderSettings:

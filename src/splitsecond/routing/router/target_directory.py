@@ -57,9 +57,9 @@ class TargetDirectory:
 
         Blocks for about a second. Raises `CallerFault` if the list cannot be read.
         """
-        wanted = [like for target in targets if (like := self._like(target)) not in self._listed]
+        unlisted = [like for target in targets if (like := self._like(target)) not in self._listed]
         return lookup_in_child(
-            wanted[:MAX_PRICES], [name for name in self._askable() if name not in self._models]
+            unlisted[:MAX_PRICES], [name for name in self._askable() if name not in self._models]
         )
 
     def learn(self, listed: PriceLookup) -> None:
@@ -68,8 +68,8 @@ class TargetDirectory:
         self._listed |= listed.prices
         self._contexts |= listed.context_tokens
         routed = {self._like(target) for target in self._routed()}
-        named = [like for like in self._listed if like not in routed]
-        for like in named[: max(len(named) - MAX_PRICES, 0)]:
+        unrouted = [like for like in self._listed if like not in routed]
+        for like in unrouted[: max(len(unrouted) - MAX_PRICES, 0)]:
             del self._listed[like]
             self._contexts.pop(like, None)
         self._models |= listed.models
@@ -77,19 +77,19 @@ class TargetDirectory:
         self._instead.clear()
 
     def instead_of(self, target: str) -> tuple[str, list[str]]:
-        found = self._instead.get(target)
-        if found is None:
-            found = self._look_near(target)
+        replacement = self._instead.get(target)
+        if replacement is None:
+            replacement = self._look_near(target)
             if len(self._instead) < MAX_PRICES:
-                self._instead[target] = found
-        return found
+                self._instead[target] = replacement
+        return replacement
 
     def _look_near(self, target: str) -> tuple[str, list[str]]:
         name, model = split_target(target)
         about = self._about(target)
         if about.like:
-            known = [*self._models.get(about.like, ()), *about.models]
-            day, near = replacements(f"{about.like}/{model}", known)
+            models = [*self._models.get(about.like, ()), *about.models]
+            day, near = replacements(f"{about.like}/{model}", models)
             return day, [f"{name}/{split_target(each)[1]}" for each in near]
         routed = (other for owner, other in map(split_target, self._routed()) if owner == name)
         near = difflib.get_close_matches(model, {*about.models, *routed} - {model})
@@ -101,11 +101,11 @@ class TargetDirectory:
         )
 
     def _askable(self) -> list[str]:
-        given = [own.like for own in self._settings.providers.values()]
+        configured = [own.like for own in self._settings.providers.values()]
         keyed = [
             name for name in names() if provider(name).key_variable(self._settings.environment)
         ]
-        return sorted({*filter(None, given), *keyed})
+        return sorted({*filter(None, configured), *keyed})
 
     def knows(self, target: str) -> bool:
         return self.price_state(target) != "unread"
@@ -127,20 +127,20 @@ class TargetDirectory:
         except KeyError:
             pass
         listed = self._listed.get(self._like(target))
-        given = self._about(target).price
-        found = listed if given is None else self._configured(target, given, listed)
+        config = self._about(target).price
+        price = listed if config is None else self._configured(target, config, listed)
         # a missing price is kept too, until `learn` forgets them all
         if len(self._prices) < MAX_PRICES:
-            self._prices[target] = found
-        return found
+            self._prices[target] = price
+        return price
 
-    def _configured(self, target: str, given: PriceConfig, listed: Price | None) -> Price | None:
-        found, like = given.over(listed), self._about(target).like
-        if found is None or not like:
-            return found
+    def _configured(self, target: str, config: PriceConfig, listed: Price | None) -> Price | None:
+        price, like = config.over(listed), self._about(target).like
+        if price is None or not like:
+            return price
         entry, (model, tier) = provider(like), self._split_tier(target)
         return structs.replace(
-            found, by_tier=factors(model, tier, entry.tiers, entry.standard_tiers)
+            price, by_tier=factors(model, tier, entry.tiers, entry.standard_tiers)
         )
 
     def cost_usd(self, attempt: Observation) -> float | None:
@@ -210,13 +210,13 @@ class TargetDirectory:
             return target.partition("/")[2], ""
 
     def _like(self, target: str) -> str:
-        found = self._likes.get(target)
-        if found is None:
+        listed_name = self._likes.get(target)
+        if listed_name is None:
             like = self._about(target).like
-            found = f"{like}/{split_target(target)[1]}" if like else target
+            listed_name = f"{like}/{split_target(target)[1]}" if like else target
             if len(self._likes) < MAX_PRICES:
-                self._likes[target] = found
-        return found
+                self._likes[target] = listed_name
+        return listed_name
 
     def _entry(self, like: str) -> Provider | None:
         return provider(like) if like else None

@@ -36,34 +36,34 @@ REMEMBERED = timedelta(days=1)
 
 
 def open_log(
-    given: LogSettings | None, say: Callable[[str], None], *, hub: "HubConnection | None" = None
+    settings: LogSettings | None, say: Callable[[str], None], *, hub: "HubConnection | None" = None
 ) -> "Log | None":
     """Open the log; None if none is configured. Raises `CallerFault` if that fails."""
-    if given is None:
+    if settings is None:
         return None
     with loading():  # SQLAlchemy, which a gateway without a log does not need
         from splitsecond.log.store.log import Log
 
     away = None if hub is None else lambda why: None
-    return Log.open(given.url, keep_days=given.keep_days, say=say, hub=hub, away=away)
+    return Log.open(settings.url, keep_days=settings.keep_days, say=say, hub=hub, away=away)
 
 
 def history(log: "Log | None", patterns: Iterable[str], say: Callable[[str], None]) -> History:
-    found = History([], [])
+    past = History([], [])
     for folder in (Path(each) for pattern in patterns for each in sorted(glob.glob(pattern))):
         try:
-            found.attempts.extend(of_run(folder))
+            past.attempts.extend(of_run(folder))
         except CallerFault as fault:
             say(f"seeds: {fault}")
     if log is not None:
         try:
             for attempt, age_s in log.recent(REMEMBERED):
-                found.attempts.append((attempt, round(age_s * clock.NS_PER_S)))
+                past.attempts.append((attempt, round(age_s * clock.NS_PER_S)))
             for attempt, session, age_s in log.recent_turns(REMEMBERED):
-                found.turns.append((attempt, session, round(age_s * clock.NS_PER_S)))
+                past.turns.append((attempt, session, round(age_s * clock.NS_PER_S)))
         except CallerFault as fault:
             say(str(fault))
-    return found
+    return past
 
 
 def of_run(folder: Path) -> list[Aged]:

@@ -299,12 +299,12 @@ class CircuitBreaker:
         return 1.0
 
     def degradation(self, now_ns: int) -> str:
-        failed, known = sum(self._recent), len(self._recent)
-        if known < MIN_RECENT or failed < DEGRADED_SHARE * known:
+        failed, attempts = sum(self._recent), len(self._recent)
+        if attempts < MIN_RECENT or failed < DEGRADED_SHARE * attempts:
             return ""
         if now_ns - self._failures[-1][0] >= DEGRADED_NS:
             return ""
-        return f"{failed / known:.0%} of the last {known} attempts failed"
+        return f"{failed / attempts:.0%} of the last {attempts} attempts failed"
 
     @property
     def is_failing(self) -> bool:

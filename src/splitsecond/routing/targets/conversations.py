@@ -55,19 +55,19 @@ class Conversations:
     def latest(self, count: int, among: Collection[str]) -> list[CallSession]:
         """Return the latest sessions that are at one of the targets `among`, as their next turns
         will be."""
-        found: list[CallSession] = []
+        sessions: list[CallSession] = []
         for id, targets in reversed(self._sessions.items()):
             prompts = [
                 (each, agent) for name in among for agent, each in targets.get(name, {}).items()
             ]
             if prompts:
                 last, agent = max(prompts, key=lambda each: each[0].at_ns)
-                found.append(
+                sessions.append(
                     CallSession(id=id, source="", agent=agent, reusable_tokens=last.tokens)
                 )
-            if len(found) == count:
+            if len(sessions) == count:
                 break
-        return found
+        return sessions
 
     def remember(self, session: CallSession, target: str, tokens: int, at_ns: int) -> None:
         id, agent, prompt = session.id, session.agent, CachedPrompt(tokens, at_ns)
@@ -82,9 +82,9 @@ class Conversations:
         if self.share is not None:
             self.share(session, target, tokens, at_ns)
 
-    def receive(self, session: str, known: Iterable[tuple[str, str, int, int]]) -> None:
+    def receive(self, session: str, prompts: Iterable[tuple[str, str, int, int]]) -> None:
         """Add what other processes know: targets, agents, their tokens there, and since when."""
-        for target, agent, tokens, at_ns in known:
+        for target, agent, tokens, at_ns in prompts:
             own = self._sessions.get(session, _NO_TARGETS).get(target, _NO_AGENTS).get(agent)
             if at_ns > (self._forgotten_ns.get(target, -inf) if own is None else own.at_ns):
                 self._add(session, target, agent, CachedPrompt(tokens, at_ns))
@@ -106,13 +106,13 @@ class Conversations:
             targets.pop(target, None)
 
 
-def replaces(known: CachedPrompt, session: CallSession, tokens: int) -> bool:
+def replaces(cached: CachedPrompt, session: CallSession, tokens: int) -> bool:
     """Return whether a turn of so many `tokens` takes the place of what a target was sent before.
 
     A shorter prompt that continues nothing is not of the conversation, as one for the title of a
     session: the conversation stays in the cache.
     """
-    return session.reusable_tokens >= MIN_CACHED or tokens >= known.tokens
+    return session.reusable_tokens >= MIN_CACHED or tokens >= cached.tokens
 
 
 def newest(agents: Mapping[str, CachedPrompt]) -> CachedPrompt:

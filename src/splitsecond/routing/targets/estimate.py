@@ -88,13 +88,13 @@ class SpeedEstimate:
         curve = self._ttft.curve(clock.now_ns())
         if curve is None:
             return None
-        found = _figure(curve, at)
+        base_ns = _figure(curve, at)
         longer = (
             0.0
             if input_tokens is None
             else self._ttft.slope * (input_tokens - self._ttft.typical_size)
         )
-        return max(found + longer, curve.least / 2) if longer else found
+        return max(base_ns + longer, curve.least / 2) if longer else base_ns
 
     def keeps(self, limit_ns: float, at: float, *, input_tokens: int | None = None) -> bool | None:
         """Return whether TTFT keeps a limit, None if nothing is known.
@@ -191,8 +191,8 @@ class ExpectedTimes(NamedTuple):
         return 1.0 if self.curve is None else self.curve.waiting(ns - self._longer(input_tokens))
 
     def longest_ns(self, input_tokens: int) -> float | None:
-        found = None if self.curve is None else self.curve.quantile_of_ended(0.95)
-        return None if found is None else found + self._longer(input_tokens)
+        base_ns = None if self.curve is None else self.curve.quantile_of_ended(0.95)
+        return None if base_ns is None else base_ns + self._longer(input_tokens)
 
     def _longer(self, input_tokens: int) -> float:
         return self.slope * (input_tokens - self.typical_size)

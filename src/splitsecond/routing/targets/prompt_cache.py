@@ -107,9 +107,9 @@ class CacheLifetime:
     def _fit(self) -> None:
         pools: list[tuple[float, float, int]] = []  # share, weight and number of classes
         before, prior_before = 1.0, 1.0
-        for tries, found, prior in zip(self._tries, self._found, PRIOR, strict=True):
+        for tries, hits, prior in zip(self._tries, self._found, PRIOR, strict=True):
             weight = PRIOR_WEIGHT + tries
-            share = (PRIOR_WEIGHT * before * prior / prior_before + found) / weight
+            share = (PRIOR_WEIGHT * before * prior / prior_before + hits) / weight
             before, prior_before = share, prior
             pool = share, weight, 1
             while pools and pools[-1][0] < pool[0]:

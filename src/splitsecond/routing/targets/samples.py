@@ -262,16 +262,16 @@ def slope(samples: Iterable[Sample]) -> float:
     (the Theil-Sen estimator, with n / 2 pairs instead of all), so that single slow requests do not
     tilt it. It counts only if the sizes differ enough and three pairs in four agree on its sign.
     """
-    known = [
+    points = [
         (sample.size, sample.value)
         for sample in samples
         if sample.size is not None and not sample.censored
     ]
-    known.sort(key=itemgetter(0))  # by size only: samples of equal size must be paired at random
-    half = len(known) // 2
+    points.sort(key=itemgetter(0))  # by size only: samples of equal size must be paired at random
+    half = len(points) // 2
     if half < MIN_PAIRS:
         return 0.0
-    pairs = [(known[place], known[place + half]) for place in range(half)]
+    pairs = [(points[place], points[place + half]) for place in range(half)]
     slopes = sorted(
         (b[1] - a[1]) / (b[0] - a[0])
         for a, b in pairs
@@ -288,19 +288,19 @@ def load_slope(samples: Iterable[Sample]) -> tuple[float, float, int]:
 
     It is the least-squares line; 0.0 unless it rises by more than `LOAD_SURE` standard errors.
     """
-    known = [
+    points = [
         (each.load, math.log(each.value))
         for each in samples
         if each.load is not None and not each.censored and each.value > 0
     ]
-    n = len(known)
+    n = len(points)
     if n < MIN_LOADED:
         return 0.0, 0.0, 0
-    mean, level = sum(load for load, _ in known) / n, sum(log for _, log in known) / n
-    loads = sum((load - mean) ** 2 for load, _ in known)
+    mean, level = sum(load for load, _ in points) / n, sum(log for _, log in points) / n
+    loads = sum((load - mean) ** 2 for load, _ in points)
     if not loads:
-        return 0.0, mean, known[0][0]
-    rise = sum((load - mean) * (log - level) for load, log in known) / loads
-    rest = sum((log - level - rise * (load - mean)) ** 2 for load, log in known)
+        return 0.0, mean, points[0][0]
+    rise = sum((load - mean) * (log - level) for load, log in points) / loads
+    rest = sum((log - level - rise * (load - mean)) ** 2 for load, log in points)
     sure = rise > LOAD_SURE * math.sqrt(rest / (n - 2) / loads)
-    return rise if sure else 0.0, mean, max(load for load, _ in known)
+    return rise if sure else 0.0, mean, max(load for load, _ in points)

@@ -216,8 +216,8 @@ class TargetState:
         turn, first_ns = self.turns.pop(attempt.id), came_ns + (attempt.first_token_ns or 0)
         self.prompt_cache.learn(turn, attempt, first_ns)
         tokens = turn.prompt + (attempt.output_tokens or 0)
-        known = self.conversations.at_targets(session).get(self.name, {}).get(session.agent)
-        if known is None or replaces(known, session, tokens):
+        cached = self.conversations.at_targets(session).get(self.name, {}).get(session.agent)
+        if cached is None or replaces(cached, session, tokens):
             self.conversations.receive(session.id, [(self.name, session.agent, tokens, first_ns)])
 
     def lateness(self, now_ns: int) -> float:
@@ -342,13 +342,13 @@ class TargetState:
             del self.credit[call.client]
 
     def _apply_verdict(
-        self, found: AttemptVerdict, observation: Observation, now_ns: int, client: str
+        self, attempt_verdict: AttemptVerdict, observation: Observation, now_ns: int, client: str
     ) -> None:
         fault, began_ns = observation.fault, observation.sent_ns or now_ns
         reason = fault.kind if fault is not None else ""
         if observation.sent_ns is None:
             client = ""  # no request has caused this
-        match found:
+        match attempt_verdict:
             case "failing":
                 self.breaker.record_failure(now_ns, began_ns, reason, client)
             case "limited":
@@ -357,7 +357,7 @@ class TargetState:
             case "locked" if reason == KEY_REFUSED:
                 self.key.record_refused(now_ns, reason)
             case "unserved" | "locked":
-                content = found == "unserved"
+                content = attempt_verdict == "unserved"
                 self.breaker.record_not_served(
                     now_ns, began_ns, reason, client, may_be_request=content
                 )
@@ -526,9 +526,9 @@ class TargetState:
         return round(PATIENCE * (tokens or 0.0) * (tpot_ns or 0.0))
 
     def estimate(self, streamed: bool) -> SpeedEstimate:
-        if (found := self.estimates.get(streamed)) is None:
-            found = self.estimates[streamed] = SpeedEstimate(self.waiting[streamed], self.in_flight)
-        return found
+        if (speed := self.estimates.get(streamed)) is None:
+            speed = self.estimates[streamed] = SpeedEstimate(self.waiting[streamed], self.in_flight)
+        return speed
 
     def _mode(self, stream: bool) -> bool:
         return stream or False not in self.estimates

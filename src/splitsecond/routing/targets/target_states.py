@@ -78,11 +78,11 @@ class TargetStates:
             age = age_ns if isinstance(age_ns, int) else age_ns(observation)
             kind = observation.target, observation.streamed
             dated.setdefault(kind, []).append((now_ns - max(age, 0), observation))
-        for (name, streamed), found in dated.items():
+        for (name, streamed), dated_attempts in dated.items():
             if not streamed and (name, True) in dated:
                 continue  # most were requested whole by choice (`whole_answers`)
             state = self.state(name)
-            state.estimate(streamed).seed(found)
+            state.estimate(streamed).seed(dated_attempts)
 
     def seed_turns(self, turns: Iterable[tuple[Observation, CallSession, int]]) -> None:
         """Learn the prompt caches of targets from earlier turns of sessions, the oldest first.
@@ -185,10 +185,10 @@ class TargetStates:
     def escalations(self, cascade: str) -> EscalationRate:
         """Return the escalation rate of the cascade with this text, for as long as somebody refers
         to it."""
-        found = self._cascades.get(cascade)
-        if found is None:
-            found = self._cascades[cascade] = EscalationRate()
-        return found
+        rate = self._cascades.get(cascade)
+        if rate is None:
+            rate = self._cascades[cascade] = EscalationRate()
+        return rate
 
     def cascades(self) -> Mapping[str, EscalationRate]:
         return dict(self._cascades)

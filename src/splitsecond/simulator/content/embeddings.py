@@ -137,10 +137,10 @@ def _read(form: str, body: bytes, path: str) -> _Parsed:
             )
         case "ollama" | "ollama one":
             to_ollama = decode(body, type=_Ollama)
-            given = to_ollama.input or to_ollama.prompt or ()
+            prompts = to_ollama.input or to_ollama.prompt or ()
             return (
                 to_ollama.model,
-                (given,) if isinstance(given, str) else tuple(given),
+                (prompts,) if isinstance(prompts, str) else tuple(prompts),
                 to_ollama.dimensions,
                 form,
             )
@@ -148,23 +148,23 @@ def _read(form: str, body: bytes, path: str) -> _Parsed:
 
 
 def _read_gemini(form: str, body: bytes, path: str) -> _Parsed:
-    found = _PATH_MODEL.search(path)
+    match = _PATH_MODEL.search(path)
     if form == "gemini batch":
         requests = msgspec.json.decode(body, type=_GeminiBatch).requests
     else:
         requests = [msgspec.json.decode(body, type=_Gemini)]
     texts = tuple(" ".join(part.text for part in each.content.parts) for each in requests)
     dimensions = next((each.output_dimensionality for each in requests), None)
-    return unquote(found[1]) if found else "", texts, dimensions, form
+    return unquote(match[1]) if match else "", texts, dimensions, form
 
 
-def _openai_texts(given: str | list[str | int | list[int]]) -> tuple[str, ...]:
-    if isinstance(given, str):
-        return (given,)
-    if all(isinstance(each, int) for each in given):
-        return (" ".join(map(str, given)),) if given else ()
+def _openai_texts(request_input: str | list[str | int | list[int]]) -> tuple[str, ...]:
+    if isinstance(request_input, str):
+        return (request_input,)
+    if all(isinstance(each, int) for each in request_input):
+        return (" ".join(map(str, request_input)),) if request_input else ()
     return tuple(
-        " ".join(map(str, each)) if isinstance(each, list) else str(each) for each in given
+        " ".join(map(str, each)) if isinstance(each, list) else str(each) for each in request_input
     )
 
 

@@ -17,10 +17,10 @@ _JSON_LINE = re.compile(rb"(?m)^(data: )?(\{.*\})(?=\r?$)")
 
 
 def with_logprobs(data: bytes, texts: Sequence[str], top: int) -> bytes:
-    def edited(found: re.Match[bytes]) -> bytes:
-        fields = msgspec.json.decode(found[2])
+    def edited(match: re.Match[bytes]) -> bytes:
+        fields = msgspec.json.decode(match[2])
         _add(fields, texts, top)
-        return (found[1] or b"") + msgspec.json.encode(fields)
+        return (match[1] or b"") + msgspec.json.encode(fields)
 
     return _JSON_LINE.sub(edited, data)
 

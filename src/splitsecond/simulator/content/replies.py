@@ -74,13 +74,13 @@ class ReplyRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
 
     def __post_init__(self) -> None:
         replies = {"json": self.json, "refusal": self.refusal, "error": self.error}
-        given = [name for name, value in replies.items() if value is not None]
-        given += (["calls"] if self.calls else []) + (
+        kinds = [name for name, value in replies.items() if value is not None]
+        kinds += (["calls"] if self.calls else []) + (
             ["text"] if self.text is not None and not self.calls else []
         )
-        if len(given) > 1:
+        if len(kinds) > 1:
             raise ValueError(
-                f"a reply is one of text, json, calls, refusal and error, not {' and '.join(given)}"
+                f"a reply is one of text, json, calls, refusal and error, not {' and '.join(kinds)}"
             )
         if self.fault:
             try:

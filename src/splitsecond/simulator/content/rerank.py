@@ -49,10 +49,10 @@ class RerankFormat:
 
     def parse_request(self, operation: Operation, body: bytes, path: str) -> ServerRequest:
         try:
-            found = msgspec.json.decode(body, type=_Body)
+            fields = msgspec.json.decode(body, type=_Body)
         except PARSER_ERRORS as error:
             raise CallerFault(f"the request's body is wrong: {parser_words(error)}") from error
-        texts = tuple(each if isinstance(each, str) else each.text for each in found.documents)
+        texts = tuple(each if isinstance(each, str) else each.text for each in fields.documents)
         if not texts or len(texts) > MAX_DOCUMENTS:
             raise CallerFault(
                 f"the request has {len(texts):,} documents; from 1 to {MAX_DOCUMENTS:,} can be "
@@ -60,21 +60,21 @@ class RerankFormat:
             )
         return RerankRequest(
             operation=operation,
-            model=found.model,
+            model=fields.model,
             stream=False,
             max_tokens=1,
-            prompt_text="\n".join([found.query, *texts]),
+            prompt_text="\n".join([fields.query, *texts]),
             fields={},
-            query=found.query,
+            query=fields.query,
             documents=texts,
-            top_n=found.top_n,
+            top_n=fields.top_n,
             counts=self._counts,
         )
 
 
 def rerank_response(request: RerankRequest, prompt_tokens: int, response_id: str) -> bytes:
-    wanted = set(_WORD.findall(request.query.lower()))
-    scores = [_score(wanted, text) for text in request.documents]
+    query_words = set(_WORD.findall(request.query.lower()))
+    scores = [_score(query_words, text) for text in request.documents]
     order = sorted(range(len(scores)), key=lambda at: -scores[at])[: request.top_n]
     results = [{"index": at, "relevance_score": scores[at]} for at in order]
     fields: dict[str, Any] = {"id": response_id, "results": results}
@@ -85,5 +85,5 @@ def rerank_response(request: RerankRequest, prompt_tokens: int, response_id: str
     return msgspec.json.encode(fields)
 
 
-def _score(wanted: set[str], text: str) -> float:
-    return len(wanted & set(_WORD.findall(text.lower()))) / max(len(wanted), 1)
+def _score(query_words: set[str], text: str) -> float:
+    return len(query_words & set(_WORD.findall(text.lower()))) / max(len(query_words), 1)

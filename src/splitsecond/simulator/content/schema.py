@@ -75,8 +75,8 @@ class _Filler:
         if (ref := schema.get("$ref")) is not None:
             if ref in refs:  # a schema that has a finite value has one without it
                 raise _NoValue
-            found = _both(self._target(ref), _without(schema, "$ref"))
-            return self.value(found, name, (*refs, ref))
+            merged = _both(self._target(ref), _without(schema, "$ref"))
+            return self.value(merged, name, (*refs, ref))
         if schema.get("allOf"):
             return self.value(_first_of_all(schema), name, refs)
         if key := next((key for key in ("anyOf", "oneOf") if key in schema), ""):

@@ -147,13 +147,13 @@ def _tools(tools: Any) -> Iterator[OfferedTool]:
 
 
 def _output_schema(fields: Fields, config: Fields) -> Any:
-    for found in (
+    for candidate in (
         fields.get("response_format"),
         fields.get("output_format"),
         _inside(fields.get("text"), "format"),
         _inside(fields.get("output_config"), "format"),
     ):
-        match found:
+        match candidate:
             case {"type": "json_schema", "json_schema": {"schema": schema}} | {
                 "type": "json_schema",
                 "schema": schema,
@@ -172,10 +172,10 @@ def _output_schema(fields: Fields, config: Fields) -> Any:
         case dict(schema):
             return schema
     names = ("responseJsonSchema", "response_json_schema", "responseSchema", "response_schema")
-    found = next((config[name] for name in names if config.get(name) is not None), None)
+    candidate = next((config[name] for name in names if config.get(name) is not None), None)
     kind = config.get("responseMimeType", config.get("response_mime_type"))
-    if found is not None:
-        return found
+    if candidate is not None:
+        return candidate
     return True if kind == "application/json" else None
 
 
@@ -190,10 +190,10 @@ def _stop(fields: Fields, config: Fields) -> tuple[str, ...]:
         config.get("stopSequences", config.get("stop_sequences")),
         _inside(fields.get("options"), "stop"),
     )
-    found = next((choice for choice in choices if choice), ())
+    sequences = next((choice for choice in choices if choice), ())
     return tuple(
         each
-        for each in ([found] if isinstance(found, str) else found)
+        for each in ([sequences] if isinstance(sequences, str) else sequences)
         if isinstance(each, str) and each
     )
 
@@ -203,16 +203,16 @@ def _top_logprobs(fields: Fields, config: Fields) -> int | None:
     of_gemini = config.get("responseLogprobs", config.get("response_logprobs"))
     match fields.get("logprobs"), of_gemini, fields.get("include"):
         case True, _, _:
-            wanted = top or 0
+            count = top or 0
         case int(number), _, _ if not isinstance(number, bool):  # the field of a completion
-            wanted = number
+            count = number
         case _, True, _:
-            wanted = config.get("logprobs") or 0
+            count = config.get("logprobs") or 0
         case _, _, [*included] if "message.output_text.logprobs" in included:
-            wanted = top or 0
+            count = top or 0
         case _:
             return None
-    return min(wanted, MAX_TOP_LOGPROBS) if isinstance(wanted, int) and wanted >= 0 else None
+    return min(count, MAX_TOP_LOGPROBS) if isinstance(count, int) and count >= 0 else None
 
 
 def _calls(turn: Fields) -> Iterator[tuple[str, str]]:

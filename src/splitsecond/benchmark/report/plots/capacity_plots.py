@@ -10,25 +10,27 @@ Steps = list[tuple[ConditionFindings, str]]
 Values = list[tuple[float, float, str]]
 
 
-def capacity_plots(run: Run, found: Capacity) -> list[Plot]:
+def capacity_plots(run: Run, capacity: Capacity) -> list[Plot]:
     """Draw one plot for each limit and one of the throughput, each only where a step has the
     figure.
 
     INVALID steps are left out: a plot would make them look like measurements.
     """
     verdicts = {
-        step.condition: VERDICTS[step.verdict] for step in found.steps if step.verdict != "invalid"
+        step.condition: VERDICTS[step.verdict]
+        for step in capacity.steps
+        if step.verdict != "invalid"
     }
     steps = [(row, verdicts[row.condition]) for row in run.conditions if row.condition in verdicts]
     steps.sort(key=lambda step: load_of(step[0]))
     return [
-        *(drawn for name in found.limits for drawn in _limit(found, name, steps)),
-        *_throughput(found, steps),
+        *(drawn for name in capacity.limits for drawn in _limit(capacity, name, steps)),
+        *_throughput(capacity, steps),
     ]
 
 
-def _limit(found: Capacity, name: str, steps: Steps) -> list[Plot]:
-    figure = limited(name, open_loop=found.open_loop)
+def _limit(capacity: Capacity, name: str, steps: Steps) -> list[Plot]:
+    figure = limited(name, open_loop=capacity.open_loop)
     values: dict[str, Values] = {
         percentile: [
             (load_of(row), value, verdict)
@@ -37,15 +39,20 @@ def _limit(found: Capacity, name: str, steps: Steps) -> list[Plot]:
         ]
         for percentile in ("p50", "p95")
     }
-    known = [value for own in values.values() for _, value, _ in own]
-    if not known:
+    all_values = [value for own in values.values() for _, value, _ in own]
+    if not all_values:
         return []
-    limit = found.limits[name]
-    chart = _chart(found, steps, fitted(figure.unit, [*known, limit]))
+    limit = capacity.limits[name]
+    chart = _chart(capacity, steps, fitted(figure.unit, [*all_values, limit]))
     chart.add(None, chart.level_rule(limit, f"limit: {limit:,g} {figure.unit}"))
     for percentile, own in values.items():
         _curve(
-            chart, found, own, f"{figure.label} {percentile}", figure.unit, dash=percentile == "p95"
+            chart,
+            capacity,
+            own,
+            f"{figure.label} {percentile}",
+            figure.unit,
+            dash=percentile == "p95",
         )
     return [
         _plot(
@@ -57,7 +64,7 @@ def _limit(found: Capacity, name: str, steps: Steps) -> list[Plot]:
     ]
 
 
-def _throughput(found: Capacity, steps: Steps) -> list[Plot]:
+def _throughput(capacity: Capacity, steps: Steps) -> list[Plot]:
     values = [
         (load_of(row), row.output_tokens_per_s, verdict)
         for row, verdict in steps
@@ -65,8 +72,8 @@ def _throughput(found: Capacity, steps: Steps) -> list[Plot]:
     ]
     if not values:
         return []
-    chart = _chart(found, steps, fitted("tokens per second", [value for _, value, _ in values]))
-    _curve(chart, found, values, "system", "tokens/s", dash=False)
+    chart = _chart(capacity, steps, fitted("tokens per second", [value for _, value, _ in values]))
+    _curve(chart, capacity, values, "system", "tokens/s", dash=False)
     title = "Tokens per second of the whole system"
     description = (
         f"{title} against the load. Where the line is flat, more load gives no more throughput."
@@ -74,20 +81,20 @@ def _throughput(found: Capacity, steps: Steps) -> list[Plot]:
     return [_plot(chart, "capacity-throughput", title, description)]
 
 
-def _chart(found: Capacity, steps: Steps, y: Axis) -> Chart:
+def _chart(capacity: Capacity, steps: Steps, y: Axis) -> Chart:
     chart = Chart(
-        load_axis({load_of(row) for row, _ in steps}, load_unit(open_loop=found.open_loop)), y
+        load_axis({load_of(row) for row, _ in steps}, load_unit(open_loop=capacity.open_loop)), y
     )
-    if found.holds is not None:
-        chart.add(None, chart.upright_rule(found.holds, f"capacity: {found.holds:g}"))
+    if capacity.holds is not None:
+        chart.add(None, chart.upright_rule(capacity.holds, f"capacity: {capacity.holds:g}"))
     return chart
 
 
 def _curve(
-    chart: Chart, found: Capacity, values: Values, label: str, unit: str, *, dash: bool
+    chart: Chart, capacity: Capacity, values: Values, label: str, unit: str, *, dash: bool
 ) -> None:
-    entry: LegendEntry = target_entries([found.target])[found.target]
-    what = load_unit(open_loop=found.open_loop)
+    entry: LegendEntry = target_entries([capacity.target])[capacity.target]
+    what = load_unit(open_loop=capacity.open_loop)
     chart.add(
         entry,
         chart.line([(load, value) for load, value, _ in values], dash=dash, tip=label),

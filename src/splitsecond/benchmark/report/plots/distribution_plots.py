@@ -55,14 +55,16 @@ def itl_distributions(run: Run, samples: Samples) -> list[Plot]:
         c.condition: FIGURES["itl_ms"].sample(samples[c.condition]).values.clip(MIN_ITL_MS)
         for c in run.conditions
     }
-    shown = [
+    axis_values = [
         values[c.condition]
         for c in run.conditions
         if decides(c.target) and len(values[c.condition])
     ]
-    if not shown:
+    if not axis_values:
         return []
-    ends = [edge for own in shown for edge in (np.percentile(own, MIN_ITL_PERCENTILE), own.max())]
+    ends = [
+        edge for own in axis_values for edge in (np.percentile(own, MIN_ITL_PERCENTILE), own.max())
+    ]
     x = fitted("gap between two events, ms", map(float, ends), zero=False)
     return _distributions(run, x, "itl", values)
 
@@ -136,8 +138,8 @@ def _summary(name: str, condition: ConditionFindings) -> Summary:
 
 
 def _marks(of: Summary) -> list[tuple[str, float, float]]:
-    found = (("p50", of.p50, 0.5), ("p95", of.p95, 0.95))
-    return [(name, ms, at) for name, ms, at in found if ms is not None]
+    percentiles = (("p50", of.p50, 0.5), ("p95", of.p95, 0.95))
+    return [(name, ms, at) for name, ms, at in percentiles if ms is not None]
 
 
 def over_time(
@@ -150,11 +152,13 @@ def over_time(
         if (course := series.over_time(c, by_condition.get(c.condition, ()), server)).ttft
     }
     drawn_over_time = [c for c in run.conditions if c.condition in courses]
-    shown = [courses[c.condition] for c in deciding(run, drawn_over_time, lambda c: c.target)]
-    values = [ms for course in shown for _, ms in course.ttft if ms > 0]
+    axis_courses = [
+        courses[c.condition] for c in deciding(run, drawn_over_time, lambda c: c.target)
+    ]
+    values = [ms for course in axis_courses for _, ms in course.ttft if ms > 0]
     if not values:
         return []
-    tops = strip_tops([course.server for course in shown])
+    tops = strip_tops([course.server for course in axis_courses])
     drawn = []
     for level in rows.levels(run):
         own = {c.target: courses[c.condition] for c in level.conditions if c.condition in courses}
@@ -172,10 +176,10 @@ def _course_plot(
     tops: Mapping[str, float],
 ) -> Plot:
     entries = target_entries_of(run)
-    shown = [courses[target] for target in deciding(run, [*courses], str)]
-    end = max(course.in_flight[-1][0] for course in shown)
+    axis_courses = [courses[target] for target in deciding(run, [*courses], str)]
+    end = max(course.in_flight[-1][0] for course in axis_courses)
     upper = Chart(linear("", 0, end or 1, grid=False), ttft, height=AREA_HEIGHT)
-    in_flight, reported = _strips(shown, tops, upper.x)
+    in_flight, reported = _strips(axis_courses, tops, upper.x)
     align(upper, in_flight, *reported.values())
     for target, course in courses.items():
         upper.add(entries[target], upper.dots(course.ttft))

@@ -39,14 +39,14 @@ def by_load(run: Run, samples: Samples) -> list[Plot]:
                 tps += _range(condition, condition.tps.p50, FIGURES["tps"].sample(observed).values)
         suffix = ("-open" if open_loop else "") + kind_suffix(reuse, workload)
         wait = "Latency" if any(c.inputs for c in run.conditions) else "Time to first token"
-        for name, title, unit, found in (
+        for name, title, unit, ranges in (
             ("ttft-by-load", wait, "ms", ttft),
             ("tps-by-load", "TPS of one request", "tokens/s", tps),
         ):
-            if found:
+            if ranges:
                 title += rows.kind_title(cache_reuse=reuse, workload=workload)
                 drawn.append(
-                    _against_load(run, name + suffix, title, unit, found, open_loop=open_loop)
+                    _against_load(run, name + suffix, title, unit, ranges, open_loop=open_loop)
                 )
     return drawn
 
@@ -62,14 +62,14 @@ def _range(condition: ConditionFindings, median: float | None, values: Floats) -
 
 
 def _against_load(
-    run: Run, name: str, title: str, unit: str, found: Sequence[_Range], *, open_loop: bool
+    run: Run, name: str, title: str, unit: str, ranges: Sequence[_Range], *, open_loop: bool
 ) -> Plot:
-    loads = {load for _, load, *_ in found}
+    loads = {load for _, load, *_ in ranges}
     draw = _lines if len(loads) > 1 else _ranges
     shape = "a line through the loads" if len(loads) > 1 else "a mark"
-    ends = [end for one in deciding(run, found, lambda one: one[0]) for end in one[3:]]
+    ends = [end for one in deciding(run, ranges, lambda one: one[0]) for end in one[3:]]
     return picture(
-        draw(run, found, unit, ends, open_loop=open_loop),
+        draw(run, ranges, unit, ends, open_loop=open_loop),
         name=name,
         section="load",
         title=f"{title}, {unit}",
@@ -85,13 +85,13 @@ def _tip(target: str, load: str, median: float, low: float, high: float, unit: s
 
 
 def _lines(
-    run: Run, found: Sequence[_Range], unit: str, ends: Sequence[float], *, open_loop: bool
+    run: Run, ranges: Sequence[_Range], unit: str, ends: Sequence[float], *, open_loop: bool
 ) -> Chart:
     what = load_unit(open_loop=open_loop, in_sessions=any(c.in_sessions for c in run.conditions))
-    chart = Chart(load_axis({load for _, load, *_ in found}, what), fitted("", ends))
+    chart = Chart(load_axis({load for _, load, *_ in ranges}, what), fitted("", ends))
     entries = target_entries_of(run)
     for place, (target, entry) in enumerate(entries.items()):
-        own = sorted(one[1:] for one in found if one[0] == target)
+        own = sorted(one[1:] for one in ranges if one[0] == target)
         if not own:
             continue
         # so that the bars of targets stand side by side
@@ -120,12 +120,12 @@ def _lines(
 
 
 def _ranges(
-    run: Run, found: Sequence[_Range], unit: str, ends: Sequence[float], *, open_loop: bool
+    run: Run, ranges: Sequence[_Range], unit: str, ends: Sequence[float], *, open_loop: bool
 ) -> Chart:
     row = 2 * ROW
-    chart = Chart(fitted(unit, ends), None, height=row * len(found), left=NAMES)
+    chart = Chart(fitted(unit, ends), None, height=row * len(ranges), left=NAMES)
     entries = target_entries_of(run)
-    for at, (target, _, median, low, high) in enumerate(found):
+    for at, (target, _, median, low, high) in enumerate(ranges):
         middle = row * (at + 0.5)
         tip = _tip(target, "", median, low, high, unit)
         inside = chart.x.shows(low) and chart.x.shows(high)
@@ -160,12 +160,12 @@ def _throughput(run: Run, reuse: bool, workload: str) -> list[Plot]:
     )
     drawn = []
     decides = on_axis(run)
-    for name, what, axis, found, faster_is in (
+    for name, what, axis, places, faster_is in (
         ("throughput", "speed", "TPS p50 of one request", speeds, 1),
         ("latency", "time", "E2E p50 of one request, ms", times, -1),
     ):
-        if sum(decides(c.target) for c, *_ in found) > 1:  # one mark is no plot
-            chart, best = _front(run, axis, found, faster_is)
+        if sum(decides(c.target) for c, *_ in places) > 1:  # one mark is no plot
+            chart, best = _front(run, axis, places, faster_is)
             where = "right" if faster_is > 0 else "left"
             drawn.append(
                 picture(
@@ -183,19 +183,19 @@ def _throughput(run: Run, reuse: bool, workload: str) -> list[Plot]:
 
 
 def _front(
-    run: Run, axis: str, found: Sequence[_Place], faster_is: int
+    run: Run, axis: str, places: Sequence[_Place], faster_is: int
 ) -> tuple[Chart, list[ConditionFindings]]:
-    shown = deciding(run, found, lambda place: place[0].target)
+    axis_places = deciding(run, places, lambda place: place[0].target)
     chart = Chart(
-        fitted(axis, [one for _, one, _ in shown], zero=False),
-        fitted("tokens per second of the system", [system for *_, system in shown]),
+        fitted(axis, [one for _, one, _ in axis_places], zero=False),
+        fitted("tokens per second of the system", [system for *_, system in axis_places]),
     )
-    best = _pareto([place for place in found if not place[0].invalid], faster_is)
+    best = _pareto([place for place in places if not place[0].invalid], faster_is)
     chart.add(None, chart.line([(one, system) for _, one, system in best], dash=True))
-    loads = [load_of(c) for c, *_ in found]
+    loads = [load_of(c) for c, *_ in places]
     for target, entry in target_entries_of(run).items():
         own = sorted(
-            (each for each in found if each[0].target == target), key=lambda each: load_of(each[0])
+            (each for each in places if each[0].target == target), key=lambda each: load_of(each[0])
         )
         if own:
             line = chart.line([(one, system) for _, one, system in own], tip=target)

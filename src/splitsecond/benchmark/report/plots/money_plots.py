@@ -24,13 +24,13 @@ def choosing_plots(run: Run) -> list[Plot]:
 def break_even(run: Run) -> list[Plot]:
     machines = grouped(run.break_even, lambda each: each.machine)
     return [
-        _break_even(run, number, machine, found)
-        for number, (machine, found) in enumerate(machines.items(), 1)
+        _break_even(run, number, machine, pairs)
+        for number, (machine, pairs) in enumerate(machines.items(), 1)
     ]
 
 
-def _mark_break_evens(chart: Chart, found: Sequence[BreakEven]) -> None:
-    for each in sorted(found, key=lambda each: each.utilisation):
+def _mark_break_evens(chart: Chart, pairs: Sequence[BreakEven]) -> None:
+    for each in sorted(pairs, key=lambda each: each.utilisation):
         if each.tokens_per_month:
             words = tokens_words(each.tokens_per_month)
             tip = f"{each.api}: break-even at {words} tokens a month"
@@ -41,20 +41,20 @@ def _mark_break_evens(chart: Chart, found: Sequence[BreakEven]) -> None:
             chart.add(None, mark, chart.label(x, y, words, anchor="end"))
 
 
-def _break_even(run: Run, number: int, machine: str, found: Sequence[BreakEven]) -> Plot:
+def _break_even(run: Run, number: int, machine: str, pairs: Sequence[BreakEven]) -> Plot:
     ends = [
-        found[0].machine_tokens_per_month,
-        *(each.tokens_per_month for each in found if each.tokens_per_month),
+        pairs[0].machine_tokens_per_month,
+        *(each.tokens_per_month for each in pairs if each.tokens_per_month),
     ]
     least, most = min(ends) / 20, max(ends) * 2
-    full = found[0].machine_tokens_per_month
+    full = pairs[0].machine_tokens_per_month
     # the step is upright
     volumes = sorted([*np.geomspace(least, most, POINTS).tolist(), full, full * 1.000001])
     curves: dict[str, list[Point]] = {
-        machine: [(tokens, monthly_usd(found[0], tokens)[0]) for tokens in volumes]
+        machine: [(tokens, monthly_usd(pairs[0], tokens)[0]) for tokens in volumes]
     }
     curves |= {
-        each.api: [(tokens, monthly_usd(each, tokens)[1]) for tokens in volumes] for each in found
+        each.api: [(tokens, monthly_usd(each, tokens)[1]) for tokens in volumes] for each in pairs
     }
     paid = [cost for curve in curves.values() for _, cost in curve if cost > 0]
     chart = Chart(
@@ -63,9 +63,9 @@ def _break_even(run: Run, number: int, machine: str, found: Sequence[BreakEven])
     entries = target_entries_of(run)
     for target, curve in curves.items():
         chart.add(entries[target], chart.line(curve, tip=target))
-    _mark_break_evens(chart, found)
+    _mark_break_evens(chart, pairs)
     pays = "; ".join(
-        f"{e.api} {tokens_words(e.tokens_per_month)}" for e in found if e.tokens_per_month
+        f"{e.api} {tokens_words(e.tokens_per_month)}" for e in pairs if e.tokens_per_month
     )
     meeting = (
         f"Break-even: {pays} tokens a month."
@@ -77,7 +77,7 @@ def _break_even(run: Run, number: int, machine: str, found: Sequence[BreakEven])
         name=f"break-even-{number}",
         section="money",
         title=f"Cost of a month: {machine} against targets paid by the token",
-        description=f"{machine} costs {usd(found[0].usd_per_month)} a month. Where one cannot do "
+        description=f"{machine} costs {usd(pairs[0].usd_per_month)} a month. Where one cannot do "
         "more, at the highest throughput of this run, the line steps up to a second one. Marks "
         f"are break-even volumes. {meeting}",
     )

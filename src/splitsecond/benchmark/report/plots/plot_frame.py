@@ -80,11 +80,11 @@ Reported = Mapping[str, Sequence[Point]]
 def strip_tops(reported: Sequence[Reported]) -> dict[str, float]:
     """Return the highest value of each term that was not always 0: one scale for all plots of a
     page, so that they can be compared."""
-    found = {
+    tops = {
         term: max((value for each in reported for _, value in each.get(term, ())), default=0.0)
         for term in STRIPS
     }
-    return {term: 1.0 if TERMS[term].unit == "share" else top for term, top in found.items() if top}
+    return {term: 1.0 if TERMS[term].unit == "share" else top for term, top in tops.items() if top}
 
 
 def strip(title: str, top: float, words: str, x: Axis, left: float = 0) -> Chart:

@@ -15,17 +15,17 @@ BESIDE = 9
 def quality_plot(
     recommendations: Sequence[Recommendation], entries: Mapping[str, LegendEntry]
 ) -> Plot | None:
-    shown = [found for found in recommendations if found.quality_front]
-    if not shown:
+    scored = [choice for choice in recommendations if choice.quality_front]
+    if not scored:
         return None
     return picture(
-        *(_chart(found, entries) for found in shown),
+        *(_chart(choice, entries) for choice in scored),
         name="speed-quality",
         section="quality",
         title="Speed against quality",
         description="Each target's figure for the use against its score. The dashed line joins the "
         "targets that no other one beats in both, with filled marks: "
-        + "; ".join(f"{asked_for(each)}: {', '.join(each.quality_front)}" for each in shown)
+        + "; ".join(f"{asked_for(each)}: {', '.join(each.quality_front)}" for each in scored)
         + ".",
     )
 
@@ -37,9 +37,9 @@ def quality_png(recommendations: Sequence[Recommendation]) -> bytes:
         list(
             dict.fromkeys(
                 target
-                for found in recommendations
-                if found.quality_front
-                for target, _, _ in quality_points(found)[1]
+                for choice in recommendations
+                if choice.quality_front
+                for target, _, _ in quality_points(choice)[1]
             )
         )
     )
@@ -53,20 +53,20 @@ def quality_png(recommendations: Sequence[Recommendation]) -> bytes:
     return png(drawn, entries)
 
 
-def _chart(found: Recommendation, entries: Mapping[str, LegendEntry]) -> Chart:
-    label, points = quality_points(found)
+def _chart(choice: Recommendation, entries: Mapping[str, LegendEntry]) -> Chart:
+    label, points = quality_points(choice)
     chart = Chart(
         fitted("score", [score for _, _, score in points], zero=False),
         fitted(
-            f"{asked_for(found)}: {label}, {UNITS[found.by]}", [value for _, value, _ in points]
+            f"{asked_for(choice)}: {label}, {UNITS[choice.by]}", [value for _, value, _ in points]
         ),
     )
-    best = [(score, value) for name, value, score in points if name in found.quality_front]
+    best = [(score, value) for name, value, score in points if name in choice.quality_front]
     chart.add(None, chart.line(sorted(best), dash=True))
     for name, value, score in points:
         tip = f"{name}\n{label} {value:g}\nscore {score:g}"
         mark = chart.mark(entries[name], score, value, tip, size=6)
-        chart.add(entries[name], mark, look="" if name in found.quality_front else "hollow")
+        chart.add(entries[name], mark, look="" if name in choice.quality_front else "hollow")
         chart.keep_clear(score, value, BESIDE - 3)
     for name, value, score in points:
         x, y = chart.across(score), chart.down(value) + 4

@@ -22,17 +22,19 @@ MIN_ROW = 26
 
 
 def stages(run: Run) -> list[Plot]:
-    found = series.stages_of(run)
-    until_first = [stage for stage in found if stage != "streaming"]
+    stage_names = series.stages_of(run)
+    until_first = [stage for stage in stage_names if stage != "streaming"]
     return [
         *_phases(run, "stages-first-token", "Until the first token", until_first),
-        *_phases(run, "stages-whole", "The whole request", found),
+        *_phases(run, "stages-whole", "The whole request", stage_names),
     ]
 
 
-def _phases(run: Run, name: str, title: str, shown: Sequence[str]) -> list[Plot]:
+def _phases(run: Run, name: str, title: str, stage_names: Sequence[str]) -> list[Plot]:
     parts = {
-        c.condition: {STAGES[stage]: c.phases_ms[stage] for stage in shown if stage in c.phases_ms}
+        c.condition: {
+            STAGES[stage]: c.phases_ms[stage] for stage in stage_names if stage in c.phases_ms
+        }
         for c in run.conditions
     }
     return _stacked(
@@ -102,12 +104,12 @@ def _stacked(
     **words: str,
 ) -> list[Plot]:
     levels = rows.levels(run)
-    shown = [c for level in levels for c in level.conditions if parts[c.condition]]
-    if not shown:
+    conditions = [c for level in levels for c in level.conditions if parts[c.condition]]
+    if not conditions:
         return []
-    by_target = grouped(shown, lambda c: c.target)
+    by_target = grouped(conditions, lambda c: c.target)
     longest = max(
-        sum(parts[c.condition].values()) for c in deciding(run, shown, lambda c: c.target)
+        sum(parts[c.condition].values()) for c in deciding(run, conditions, lambda c: c.target)
     )
     several = len(levels) > 1
     x = linear("ms", 0, (1.45 if several else 1.2) * longest or 1.0)

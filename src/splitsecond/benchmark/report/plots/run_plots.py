@@ -42,11 +42,15 @@ def plots_of(
 ) -> list[Plot]:
     everything = list(observations)
     if run.capacity:
-        found = run.capacity
-        edge = [step.condition for step in found.steps if step.load in (found.holds, found.ceiling)]
+        capacity = run.capacity
+        edge = [
+            step.condition
+            for step in capacity.steps
+            if step.load in (capacity.holds, capacity.ceiling)
+        ]
         rows = [row for row in run.conditions if row.condition in edge and row.server]
         return [
-            *capacity_plots.capacity_plots(run, found),
+            *capacity_plots.capacity_plots(run, capacity),
             *throughput(run),
             *over_time(replace(run, conditions=rows), everything, server),
             *stages(run),

@@ -86,11 +86,13 @@ def stages_of(run: Run) -> list[str]:
 
 
 def samples(run: Run, observations: Iterable[Observation]) -> dict[str, list[Observation]]:
-    found: dict[str, list[Observation]] = {condition.condition: [] for condition in run.conditions}
+    by_condition: dict[str, list[Observation]] = {
+        condition.condition: [] for condition in run.conditions
+    }
     for observation in successful(observations):
-        if observation.condition in found:
-            found[observation.condition].append(observation)
-    return found
+        if observation.condition in by_condition:
+            by_condition[observation.condition].append(observation)
+    return by_condition
 
 
 def ttft_values(condition: ConditionFindings, observed: Sequence[Observation]) -> Floats:
@@ -102,12 +104,12 @@ def ecdf(values: Floats) -> list[tuple[float, float]]:
     if n == 0:
         return []
     ordered = np.sort(values)
-    kept = (
+    indices = (
         np.arange(n)
         if n < CURVE_POINTS
         else np.linspace(0, n - 1, CURVE_POINTS - 1).round().astype(int)
     )
-    return [(float(ordered[0]), 0.0), *((float(ordered[i]), (i + 1) / n) for i in kept.tolist())]
+    return [(float(ordered[0]), 0.0), *((float(ordered[i]), (i + 1) / n) for i in indices.tolist())]
 
 
 def band(values: Floats) -> tuple[float, float] | None:
@@ -204,8 +206,8 @@ def _reported(
             ]
     if len(points) <= CURVE_POINTS:
         return points
-    kept = np.linspace(0, len(points) - 1, CURVE_POINTS).round().astype(int)
-    return [points[i] for i in kept.tolist()]
+    indices = np.linspace(0, len(points) - 1, CURVE_POINTS).round().astype(int)
+    return [points[i] for i in indices.tolist()]
 
 
 def joined_ns(requests: Sequence[Observation]) -> dict[int, int]:
@@ -237,11 +239,11 @@ def steps_of(changes: list[tuple[float, int]]) -> list[tuple[float, float]]:
         count += change
         place = int((at - changes[0][0]) / part)
         largest[place] = max(largest.get(place, 0.0), count)
-    found: list[tuple[float, float]] = []
+    points: list[tuple[float, float]] = []
     for place, value in largest.items():
-        if not found or value != found[-1][1]:
-            found.append((changes[0][0] + place * part, value))
-    return [*found, (changes[-1][0], found[-1][1])]
+        if not points or value != points[-1][1]:
+            points.append((changes[0][0] + place * part, value))
+    return [*points, (changes[-1][0], points[-1][1])]
 
 
 def split(condition: ConditionFindings, observed: Sequence[Observation]) -> dict[str, float]:
@@ -316,10 +318,10 @@ def steps(target: str, which: str, one: Observation) -> list[Step]:
     begin, sent = _begin(one), one.sent_ns or 0
     connecting = min(one.dns_ns + one.tcp_ns + one.tls_ns, max(sent - begin, 0))
     ends = (sent - connecting, sent, one.head_ns or sent, one.first_token_ns, one.last_token_ns)
-    found, at = [], begin
+    timeline, at = [], begin
     for name, end in zip(STEPS, ends, strict=True):
         if end is not None and end > at:
             span = {"begin_ms": (at - begin) / NS_PER_MS, "end_ms": (end - begin) / NS_PER_MS}
-            found.append(Step(target=target, which=which, name=name, **span))
+            timeline.append(Step(target=target, which=which, name=name, **span))
             at = end
-    return found
+    return timeline

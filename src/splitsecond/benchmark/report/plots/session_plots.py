@@ -107,12 +107,12 @@ def _medians(turns: Sequence[ExplainedTurn], seconds: Sequence[float]) -> list[P
     if not main.any():
         return []
     wide = -(-int(numbers[main].max()) // PLACES)
-    found = []
+    points = []
     for place in range(0, int(numbers[main].max()), wide):
         own = main & (numbers > place) & (numbers <= place + wide)
         if own.sum() >= MIN_TURNS:
-            found.append((float(numbers[own].mean()), float(np.median(values[own]))))
-    return found
+            points.append((float(numbers[own].mean()), float(np.median(values[own]))))
+    return points
 
 
 def _over_run(
@@ -192,14 +192,14 @@ def _shares(
 ) -> list[Point]:
     if None in parts:
         return []
-    found = []
+    points = []
     for own in np.array_split(np.arange(len(at)), min(SHARES, max(len(at) // MIN_SHARE_TURNS, 1))):
         whole = sum(wholes[i] for i in own)
         if whole:
-            found.append(
+            points.append(
                 (sum(at[i] for i in own) / len(own), sum(parts[i] or 0.0 for i in own) / whole)
             )
-    return found
+    return points
 
 
 def _slowest(
@@ -208,7 +208,7 @@ def _slowest(
     explained: Explained,
     sent: Mapping[str, Sequence[Observation]],
 ) -> list[Plot]:
-    found = []
+    plots = []
     for place, target in enumerate(dict.fromkeys(c.target for c in own)):
         unbroken = [
             (session.last_ns - due_ns(session.turns[0]), c, session)
@@ -220,8 +220,8 @@ def _slowest(
         if unbroken:
             _, c, session = max(unbroken, key=lambda each: each[0])
             parts = {each.turn.id: each for each in explained[c.condition]}
-            found.append(_waterfall(run, f"session-{place}", c, session, parts))
-    return found
+            plots.append(_waterfall(run, f"session-{place}", c, session, parts))
+    return plots
 
 
 def _waterfall(
@@ -231,20 +231,20 @@ def _waterfall(
     session: Session,
     explained: Mapping[str, ExplainedTurn],
 ) -> Plot:
-    shown = sorted(session.turns, key=lambda o: done_ns(o) - due_ns(o))[-TURNS_SHOWN:]
-    shown.sort(key=due_ns)
+    turns = sorted(session.turns, key=lambda o: done_ns(o) - due_ns(o))[-TURNS_SHOWN:]
+    turns.sort(key=due_ns)
     begin = due_ns(session.turns[0])
     x = linear(
         "seconds since its first measured turn",
         0,
-        (max(map(done_ns, shown)) - begin) / NS_PER_S * 1.12,
+        (max(map(done_ns, turns)) - begin) / NS_PER_S * 1.12,
     )
     chart, entries = (
-        Chart(x, None, height=len(shown) * ROW_HEIGHT, left=112),
+        Chart(x, None, height=len(turns) * ROW_HEIGHT, left=112),
         legends(run)["session"],
     )
     bars = Bars(chart, 2)
-    for at, o in enumerate(shown):
+    for at, o in enumerate(turns):
         y, steps = at * ROW_HEIGHT, turn_parts(o, explained.get(o.id), begin)
         chart.add(
             None, chart.text(104, chart.top + y + LINE, _turn_name(o), anchor="end", look="name")
@@ -257,8 +257,8 @@ def _waterfall(
         )
     bars.draw(entries)
     some = (
-        f"the {len(shown):,} longest of its {len(session.turns):,} turns"
-        if len(shown) < len(session.turns)
+        f"the {len(turns):,} longest of its {len(session.turns):,} turns"
+        if len(turns) < len(session.turns)
         else ""
     )
     return picture(
@@ -324,13 +324,13 @@ def turn_parts(o: Observation, explained: ExplainedTurn | None, begin_ns: int) -
         ends["reading new tokens"] = first
     if not new_ns:
         ends["other waiting"] = min(due + other, first) if miss_ns else first
-    found, at = [], max(due - wait_ns, begin_ns)
+    parts, at = [], max(due - wait_ns, begin_ns)
     for name, end in ends.items():
         if end > at:
-            found.append(
+            parts.append(
                 TurnPart(
                     name=name, begin_s=(at - begin_ns) / NS_PER_S, end_s=(end - begin_ns) / NS_PER_S
                 )
             )
             at = end
-    return found
+    return parts

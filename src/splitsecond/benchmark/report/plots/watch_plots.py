@@ -37,21 +37,22 @@ MAX_TIPS = 150
 """Rounds of a plot up to which each dot has a tooltip, so that a page stays small."""
 
 
-def watch_plots(found: WatchFindings) -> list[Plot]:
-    shown = [point.at for line in found.lines for point in line.points[-SHOWN:]]
-    everywhere = [(at, f"the round failed: {why}") for at, why in found.failed.items()]
-    everywhere += [(at, skipped_words(count)) for at, count in found.skipped.items()]
+def watch_plots(findings: WatchFindings) -> list[Plot]:
+    times = [point.at for line in findings.lines for point in line.points[-SHOWN:]]
+    everywhere = [(at, f"the round failed: {why}") for at, why in findings.failed.items()]
+    everywhere += [(at, skipped_words(count)) for at, count in findings.skipped.items()]
     gone = {
-        line.name: [*everywhere, *found.left_out.get(line.name, {}).items()] for line in found.lines
+        line.name: [*everywhere, *findings.left_out.get(line.name, {}).items()]
+        for line in findings.lines
     }
-    shown += [at for own in gone.values() for at, _ in own if at >= min(shown)]
-    period = (_when(min(shown)), _when(max(shown))) if shown else (0.0, 0.0)
+    times += [at for own in gone.values() for at, _ in own if at >= min(times)]
+    period = (_when(min(times)), _when(max(times))) if times else (0.0, 0.0)
     return [
         *(
             _line_plot(index, line, gone[line.name], period)
-            for index, line in enumerate(found.lines)
+            for index, line in enumerate(findings.lines)
         ),
-        *_server_plots(found, period),
+        *_server_plots(findings, period),
     ]
 
 
@@ -61,13 +62,13 @@ def _axis_of(period: tuple[float, float]) -> Axis:
     return Axis(title="", low=x.low - margin, high=x.high + margin, ticks=x.ticks, grid=False)
 
 
-def _server_plots(found: WatchFindings, period: tuple[float, float]) -> list[Plot]:
+def _server_plots(findings: WatchFindings, period: tuple[float, float]) -> list[Plot]:
     reported = {
         name: {
             term: [(_when(at), value) for at, value in values.items() if _when(at) >= period[0]]
             for term, values in own.items()
         }
-        for name, own in found.server.items()
+        for name, own in findings.server.items()
     }
     tops = strip_tops(list(reported.values()))
     x = _axis_of(period)

@@ -92,8 +92,8 @@ class StreamWriter(AnswerWriter):
     def opening(self, index: int = 0, usage: Usage | None = None) -> bytes:
         usage = usage or Usage(0)
         self._prompt_tokens = usage.input_tokens
-        counted = counts(replace(usage, output_tokens=0, reasoning_tokens=None))
-        return typed_event("message_start", message={**self._message, "content": [], **counted})
+        fields = counts(replace(usage, output_tokens=0, reasoning_tokens=None))
+        return typed_event("message_start", message={**self._message, "content": [], **fields})
 
     def token(self, text: str, kind: TokenKind = "text", index: int = 0) -> bytes:
         begun = b"" if kind == self._kind else self._begin(kind, _BLOCKS[kind][0])
@@ -182,8 +182,8 @@ def model_list(names: Sequence[str]) -> bytes:
 
 
 def model(name: str) -> Fields:
-    named = {"type": "model", "id": name, "display_name": name}
-    return {**named, "created_at": "1970-01-01T00:00:00Z", "lifecycle": "active"}
+    head = {"type": "model", "id": name, "display_name": name}
+    return {**head, "created_at": "1970-01-01T00:00:00Z", "lifecycle": "active"}
 
 
 def token_count(tokens: int) -> bytes:

@@ -48,10 +48,10 @@ class MessageAssembly(Assembly):
             case {"type": "content_block_start", "content_block": dict(block)}:
                 merge(self._block(self._numbers.begin(chunk.get("index"))), block, [], joins=True)
             case {"type": "content_block_delta", "delta": dict(delta)}:
-                given = {name: value for name, value in delta.items() if name != "type"}
-                if "citation" in given:
-                    given["citations"] = [given.pop("citation")]
-                merge(self._block(self._numbers.of(chunk.get("index"))), given, added, joins=True)
+                fields = {name: value for name, value in delta.items() if name != "type"}
+                if "citation" in fields:
+                    fields["citations"] = [fields.pop("citation")]
+                merge(self._block(self._numbers.of(chunk.get("index"))), fields, added, joins=True)
             case {"type": "message_delta", **rest}:
                 delta, usage = rest.pop("delta", None), rest.pop("usage", None)
                 self.merged |= {str(name): value for name, value in rest.items()}
@@ -63,8 +63,8 @@ class MessageAssembly(Assembly):
         return added
 
     def _merge_usage(self, usage: dict[str, Any]) -> None:
-        known = self.merged.get("usage")
-        counts = self.merged["usage"] = dict(known) if isinstance(known, dict) else {}
+        earlier = self.merged.get("usage")
+        counts = self.merged["usage"] = dict(earlier) if isinstance(earlier, dict) else {}
         # counts never decrease: some servers send 0 for those that they sent before
         counts |= {
             name: count for name, count in usage.items() if count or not counts.get(name, count)
@@ -73,10 +73,10 @@ class MessageAssembly(Assembly):
     def fields(self) -> dict[str, Any]:
         blocks = [plain(self._blocks[number]) for number in sorted(self._blocks)]
         for block in blocks:
-            given = block.pop("partial_json", None) or block.get("input")
+            tool_input = block.pop("partial_json", None) or block.get("input")
             # empty, as in Anthropic's libraries, if a token limit cut its JSON
-            if isinstance(given, str):
-                block["input"] = read_json(given, _decode_input) or {}
+            if isinstance(tool_input, str):
+                block["input"] = read_json(tool_input, _decode_input) or {}
         return {**self.merged, "content": blocks}
 
     def _block(self, number: int) -> dict[str, Any]:

@@ -107,10 +107,10 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
         left_out(call, "response_format")
         body["system"] = [*system, {"type": "text", "text": _JSON_ONLY}]
     config: Fields = {"format": {"type": kind, "schema": schema}} if kind == "json_schema" else {}
-    wanted = requested(call, fields, model, quirks.thinking, own="thinking")
-    if wanted is not None and wanted.is_set:
-        thinking, chosen = _thinking(call, wanted, model, limit, body)
-        if thinking and not wanted.off:
+    reasoning = requested(call, fields, model, quirks.thinking, own="thinking")
+    if reasoning is not None and reasoning.is_set:
+        thinking, chosen = _thinking(call, reasoning, model, limit, body)
+        if thinking and not reasoning.off:
             _leave_sampling(call, fields)
         body |= thinking
         config |= chosen
@@ -164,8 +164,8 @@ def count(call: Call, model: str) -> Encoded:
 def _client_headers(hints: Mapping[str, str]) -> tuple[Headers, Headers]:
     """Return the header of the version if it is the usual one, and the client's own headers."""
     own = {"anthropic-version": hints.get("version", ""), "anthropic-beta": hints.get("betas", "")}
-    given = tuple((name, value) for name, value in own.items() if value)
-    return () if own["anthropic-version"] else (_VERSION_HEADER,), given
+    headers = tuple((name, value) for name, value in own.items() if value)
+    return () if own["anthropic-version"] else (_VERSION_HEADER,), headers
 
 
 def _request(
@@ -178,12 +178,17 @@ def _request(
     headers = STREAM_HEADERS if streamed else WHOLE_HEADERS
     body |= quirks.extra_fields
     if quirks.betas:
-        given = [beta.strip() for beta in hints.get("betas", "").split(",")]
-        hints = {**hints, "betas": ",".join(dict.fromkeys([*filter(None, given), quirks.betas]))}
+        client_betas = [beta.strip() for beta in hints.get("betas", "").split(",")]
+        hints = {
+            **hints,
+            "betas": ",".join(dict.fromkeys([*filter(None, client_betas), quirks.betas])),
+        }
     if quirks.on_vertex:
         betas = hints.get("betas", "")
-        named = {"anthropic_beta": [beta.strip() for beta in betas.split(",")]} if betas else {}
-        body = {"anthropic_version": _VERTEX_VERSION, **named} | {
+        beta_field = (
+            {"anthropic_beta": [beta.strip() for beta in betas.split(",")]} if betas else {}
+        )
+        body = {"anthropic_version": _VERTEX_VERSION, **beta_field} | {
             name: body[name] for name in body if name != "model"
         }
         path = (
@@ -257,7 +262,7 @@ def _tool_choice(choice: Any) -> Fields:
 
 
 def _thinking(
-    call: Call, wanted: ReasoningRequest, model: str, limit: Any, body: Fields
+    call: Call, reasoning: ReasoningRequest, model: str, limit: Any, body: Fields
 ) -> tuple[Fields, Fields]:
     """Return ``thinking``, and the additions to ``output_config``, for a request that is `body` so
     far.
@@ -268,14 +273,16 @@ def _thinking(
     budget it needs the thinking before the tool calls that are being answered; then thinking stays
     off.
     """
-    if wanted.off:
+    if reasoning.off:
         return {"thinking": {"type": "disabled"}}, {}
     version = _version(model)
     adaptive = version is not None and version >= _FIRST_ADAPTIVE
     config = (
-        {"effort": wanted.level(call, _EFFORTS)} if adaptive and wanted.tokens is not None else {}
+        {"effort": reasoning.level(call, _EFFORTS)}
+        if adaptive and reasoning.tokens is not None
+        else {}
     )
-    budget = _budget(wanted, limit)
+    budget = _budget(reasoning, limit)
     forced = body.get("tool_choice", {}).get("type") in ("any", "tool")
     unable = version is not None and version < _FIRST_THINKING
     if (
@@ -283,20 +290,24 @@ def _thinking(
         or unable
         or (not adaptive and (budget < MIN_BUDGET or messages.lacks_reasoning(body["messages"])))
     ):
-        left_out(call, wanted.name)
+        left_out(call, reasoning.name)
         return {}, config
-    shown = {} if wanted.shown is None else {"display": "summarized" if wanted.shown else "omitted"}
+    display = (
+        {}
+        if reasoning.shown is None
+        else {"display": "summarized" if reasoning.shown else "omitted"}
+    )
     how = {"type": "adaptive"} if adaptive else {"type": "enabled", "budget_tokens": budget}
-    return {"thinking": {**how, **shown}}, config
+    return {"thinking": {**how, **display}}, config
 
 
-def _budget(wanted: ReasoningRequest, limit: Any) -> int:
-    budget = wanted.tokens or BUDGETS["medium"]
+def _budget(reasoning: ReasoningRequest, limit: Any) -> int:
+    budget = reasoning.tokens or BUDGETS["medium"]
     return min(budget, limit - 1) if isinstance(limit, int) else budget
 
 
 def _version(model: str) -> tuple[int, int] | None:
-    found = _VERSION.search(model)
-    if found is None:
+    match = _VERSION.search(model)
+    if match is None:
         return _NEWEST if "claude" in model else None
-    return int(found[1]), int(found[2] or 0)
+    return int(match[1]), int(match[2] or 0)

@@ -110,8 +110,8 @@ def _blocks(message: Message, where: str) -> Blocks:
         blocks.append({"type": "text", "text": message.refusal})
     for number, call in enumerate(message.tool_calls or ()):
         arguments = call.arguments(f"{where}.tool_calls[{number}]")
-        named = {"id": NOT_IN_AN_ID.sub("_", call.id), "name": call.function.name}
-        blocks.append({"type": "tool_use", **named, "input": arguments})
+        head = {"id": NOT_IN_AN_ID.sub("_", call.id), "name": call.function.name}
+        blocks.append({"type": "tool_use", **head, "input": arguments})
     return blocks
 
 
@@ -136,8 +136,8 @@ def _block(part: Fields, place: str) -> Fields:
             source = _inline(
                 file_data(part, place, "Anthropic"), f"{place}.file.file_data", DOCUMENT_TYPES
             )
-            named = {"title": name} if (name := part["file"].get("filename")) else {}
-            block = {"type": "document", "source": source, **named}
+            title = {"title": name} if (name := part["file"].get("filename")) else {}
+            block = {"type": "document", "source": source, **title}
         case _ if not isinstance(part.get("type"), str) or part["type"] == "input_audio":
             raise not_translatable(f"{place}.type {part.get('type')!r}", "Anthropic")
         case _:
@@ -158,40 +158,43 @@ def own_body(call: Call) -> Mapping[str, Any]:
     """Return the body of `call`, in Anthropic's form, without unsigned reasoning, which the notes
     name."""
     body = call.body
-    given = body.get("messages")
-    if not isinstance(given, Raw) or not _REASONING.search(given):
+    messages = body.get("messages")
+    if not isinstance(messages, Raw) or not _REASONING.search(messages):
         return body
-    known = read_json(given, _decode_turns)
-    if known is not None and not any(
-        block.unsigned for turn in known if isinstance(turn.content, list) for block in turn.content
+    decoded = read_json(messages, _decode_turns)
+    if decoded is not None and not any(
+        block.unsigned
+        for turn in decoded
+        if isinstance(turn.content, list)
+        for block in turn.content
     ):
         return body
-    turns = without_unsigned_reasoning(given)
-    if turns is given:
+    turns = without_unsigned_reasoning(messages)
+    if turns is messages:
         return body
     left_out(call, UNSIGNED_REASONING)
-    made = {**body, "messages": turns}
+    reduced = {**body, "messages": turns}
     thinking = plain_value(body.get("thinking"))
     if isinstance(thinking, dict) and thinking.get("type") == "enabled" and lacks_reasoning(turns):
         left_out(call, "thinking")
-        del made["thinking"]
-    return made
+        del reduced["thinking"]
+    return reduced
 
 
 def without_unsigned_reasoning(messages: Raw) -> Any:
     turns: Any = read_json(messages)
-    kept: list[Any] = []
-    found = False
+    remaining: list[Any] = []
+    has_unsigned = False
     for turn in turns if isinstance(turns, list) else ():
         match turn:
             case {"role": "assistant", "content": [*blocks]}:
                 signed = [block for block in blocks if not _is_unsigned(block)]
-                found = found or len(signed) < len(blocks)
+                has_unsigned = has_unsigned or len(signed) < len(blocks)
                 if signed or not blocks:
-                    kept.append({**turn, "content": signed})
+                    remaining.append({**turn, "content": signed})
             case _:
-                kept.append(turn)
-    return kept if found else messages
+                remaining.append(turn)
+    return remaining if has_unsigned else messages
 
 
 def _is_unsigned(block: Any) -> bool:

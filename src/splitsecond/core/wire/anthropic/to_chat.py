@@ -186,9 +186,9 @@ def _assistant(blocks: list[Fields], where: str, notice: _Notice) -> list[Fields
                 "type": "tool_use",
                 "id": str(identity),
                 "name": str(name),
-                "input": dict() | str() as given,
+                "input": dict() | str() as arguments,
             }:
-                calls.append(function_call(identity, name, arguments_text(given) or "{}"))
+                calls.append(function_call(identity, name, arguments_text(arguments) or "{}"))
             case _:
                 raise _unknown(block, f"{where}[{number}]", ("text", "thinking", "tool_use"))
         notice(block)
@@ -247,9 +247,9 @@ def _document(block: Fields, place: str, notice: _Notice) -> list[Fields]:
             )
 
 
-def _unknown(block: Fields, place: str, known: tuple[str, ...]) -> CallerFault:
+def _unknown(block: Fields, place: str, kinds: tuple[str, ...]) -> CallerFault:
     kind = block.get("type")
-    if kind in known:
+    if kind in kinds:
         return CallerFault(f"{place} is not a block of type {kind!r} as Anthropic defines it")
     return not_translatable(f"{place}.type {kind!r}")
 
@@ -258,21 +258,21 @@ def _tools(fields: Fields, notice: _Notice) -> Fields:
     tools, choice = take_tools(fields), fields.pop("tool_choice", None)
     if not tools:
         return {}
-    made: Fields = {
+    body: Fields = {
         "tools": [_tool(tool, f"tools[{number}]", notice) for number, tool in enumerate(tools)]
     }
     match choice:
         case None:
-            return made
+            return body
         case {"type": "tool", "name": str(name)}:
-            made["tool_choice"] = {"type": "function", "function": {"name": name}}
+            body["tool_choice"] = {"type": "function", "function": {"name": name}}
         case {"type": "auto" | "any" | "none" as kind}:
-            made["tool_choice"] = _CHOICES[kind]
+            body["tool_choice"] = _CHOICES[kind]
         case _:
             raise not_translatable(f"tool_choice {short(choice)}")
     if choice.get("disable_parallel_tool_use"):
-        made["parallel_tool_calls"] = False
-    return made
+        body["parallel_tool_calls"] = False
+    return body
 
 
 def _tool(tool: Any, place: str, notice: _Notice) -> Fields:
@@ -295,33 +295,33 @@ def _tool(tool: Any, place: str, notice: _Notice) -> Fields:
 def _output(call: Call, fields: Fields) -> Fields:
     config = dict(object_field("output_config", fields.pop("output_config", {})))
     older = fields.pop("output_format", None)
-    made: Fields = {}
+    body: Fields = {}
     match config.pop("format", None) or older:
         case None:
             pass
         case {"type": "json_schema", "schema": dict(schema)}:
-            made["response_format"] = schema_format(schema, strict=True)
-        case wanted:
-            raise not_translatable(f"output_config.format {short(wanted)}")
-    if (wanted := _thinking(fields.pop("thinking", None), config.pop("effort", None))) is not None:
-        made[reasoning.FIELD] = wanted
+            body["response_format"] = schema_format(schema, strict=True)
+        case setting:
+            raise not_translatable(f"output_config.format {short(setting)}")
+    if (setting := _thinking(fields.pop("thinking", None), config.pop("effort", None))) is not None:
+        body[reasoning.FIELD] = setting
     for name in list(config):
         leave_out(call, config, name)
-    return made
+    return body
 
 
-def _thinking(given: Any, effort: Any) -> reasoning.ReasoningRequest | None:
+def _thinking(thinking: Any, effort: Any) -> reasoning.ReasoningRequest | None:
     """Return the requested reasoning; None if unset. Anthropic's effort is for the whole answer."""
     if effort is not None:
         check_word("output_config.effort", effort, _EFFORTS)
-    if given is None:
+    if thinking is None:
         return reasoning.ReasoningRequest(name="effort", effort=effort) if effort else None
-    wanted = reasoning.from_messages(given)
-    if wanted is None:
+    request = reasoning.from_messages(thinking)
+    if request is None:
         raise CallerFault(
-            f"thinking is {short(given)}: expected the type enabled, adaptive or disabled"
+            f"thinking is {short(thinking)}: expected the type enabled, adaptive or disabled"
         )
-    return structs.replace(wanted, effort=effort or "")
+    return structs.replace(request, effort=effort or "")
 
 
 def _user_id(fields: Fields, notice: _Notice) -> Fields:

@@ -56,17 +56,17 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
         body["tool_choice"] = choice
     if (form := fields.pop("response_format", None)) is not None:
         body["response_format"] = _response_format(form)
-    wanted = requested(call, fields, model, quirks.thinking, own="thinking")
-    if wanted is not None and wanted.is_set:
-        body["thinking"] = _thinking(wanted)
+    reasoning = requested(call, fields, model, quirks.thinking, own="thinking")
+    if reasoning is not None and reasoning.is_set:
+        body["thinking"] = _thinking(reasoning)
     return chat_request("/chat", body | quirks.native(call, fields, _OWN), streamed)
 
 
-def _thinking(wanted: ReasoningRequest) -> Fields:
+def _thinking(reasoning: ReasoningRequest) -> Fields:
     """Return ``thinking``: disabled, limited by a budget, or, for large budgets, unlimited."""
-    if wanted.off:
+    if reasoning.off:
         return {"type": "disabled"}
-    tokens = wanted.tokens
+    tokens = reasoning.tokens
     few = tokens is not None and tokens < BUDGETS["high"]
     return {"type": "enabled", "token_budget": tokens} if few else {"type": "enabled"}
 
@@ -121,8 +121,8 @@ def _offer_named_tool(fields: Fields) -> None:
             "tool_choice": {"type": "function", "function": {"name": str(name)}},
             "tools": [*tools],
         }:
-            if named := chat_form.functions_named(tools, name):
-                fields["tools"], fields["tool_choice"] = named, "required"
+            if matches := chat_form.functions_named(tools, name):
+                fields["tools"], fields["tool_choice"] = matches, "required"
 
 
 def _tools(tools: Any) -> Fields:
@@ -132,13 +132,13 @@ def _tools(tools: Any) -> Fields:
         match tool:
             case {"type": "function", "function": {"name": str(), **rest} as function}:
                 strict.add(bool(rest.get("strict")))
-                kept = {
+                fields = {
                     name: value
                     for name, value in function.items()
                     if name != "strict" and value is not None
                 }
                 translated.append(
-                    {"type": "function", "function": {"parameters": _NO_PARAMETERS, **kept}}
+                    {"type": "function", "function": {"parameters": _NO_PARAMETERS, **fields}}
                 )
             case _:
                 raise not_translatable(f"the tool {short(tool)}", "Cohere")
@@ -147,10 +147,10 @@ def _tools(tools: Any) -> Fields:
     return {"tools": translated, "strict_tools": True} if True in strict else {"tools": translated}
 
 
-def _response_format(wanted: Any) -> Fields:
-    match wanted:
+def _response_format(form: Any) -> Fields:
+    match form:
         case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
             return {"type": "json_object", "json_schema": schema}
         case {"type": "text" | "json_object"}:
-            return dict(wanted)
-    raise not_translatable(f"response_format {short(wanted)}", "Cohere")
+            return dict(form)
+    raise not_translatable(f"response_format {short(form)}", "Cohere")

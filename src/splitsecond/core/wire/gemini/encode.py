@@ -73,9 +73,9 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     fields = chat_form.chat_fields(call, "Gemini", known=_KNOWN)
     body: Fields = {}
     config = _config(fields)
-    wanted = requested(call, fields, model, quirks.thinking)
-    if wanted is not None:
-        config |= _thinking(call, wanted, model)
+    reasoning = requested(call, fields, model, quirks.thinking)
+    if reasoning is not None:
+        config |= _thinking(call, reasoning, model)
     if "messages" in fields:
         turns = chat_form.chat_messages(
             call, fields.pop("messages"), "Gemini", failures=True, system_apart=True
@@ -122,30 +122,30 @@ def _config(fields: Fields) -> Fields:
     return config
 
 
-def _thinking(call: Call, wanted: ReasoningRequest, model: str) -> Fields:
+def _thinking(call: Call, reasoning: ReasoningRequest, model: str) -> Fields:
     """Return ``thinkingConfig``: a level from Gemini 3 on, a budget before; nothing before 2.5."""
     if _NOT_THINKING.search(model):
-        if wanted.is_set and not wanted.off:
-            left_out(call, wanted.name)
+        if reasoning.is_set and not reasoning.off:
+            left_out(call, reasoning.name)
         return {}
-    shown = wanted.shown
-    if shown is None and wanted.name == "thinking":
+    visible = reasoning.shown
+    if visible is None and reasoning.name == "thinking":
         # the formats with a field of that name show reasoning by default; Gemini only on request
-        shown = True
-    made: Fields = {} if shown is None or wanted.off else {"includeThoughts": shown}
+        visible = True
+    config: Fields = {} if visible is None or reasoning.off else {"includeThoughts": visible}
     if _is_new(model):
-        if wanted.tokens is not None:  # else the model decides
-            made["thinkingLevel"] = wanted.level(call, _LEVELS).upper()
-    elif wanted.is_set:
-        made["thinkingBudget"] = _budget(call, wanted, model)
-    return {"thinkingConfig": made} if made else {}
+        if reasoning.tokens is not None:  # else the model decides
+            config["thinkingLevel"] = reasoning.level(call, _LEVELS).upper()
+    elif reasoning.is_set:
+        config["thinkingBudget"] = _budget(call, reasoning, model)
+    return {"thinkingConfig": config} if config else {}
 
 
-def _budget(call: Call, wanted: ReasoningRequest, model: str) -> int:
+def _budget(call: Call, reasoning: ReasoningRequest, model: str) -> int:
     least, most = _BUDGETS_OF_PRO if "pro" in model else _BUDGETS
-    if wanted.off and least:
-        left_out(call, wanted.name)
-    return _DYNAMIC_BUDGET if wanted.tokens is None else min(max(wanted.tokens, least), most)
+    if reasoning.off and least:
+        left_out(call, reasoning.name)
+    return _DYNAMIC_BUDGET if reasoning.tokens is None else min(max(reasoning.tokens, least), most)
 
 
 def _is_new(model: str) -> bool:
@@ -201,8 +201,8 @@ Parts = list[Fields]
 def _media(url: str, place: str) -> Fields:
     """Return the data of a data URL, or a link."""
     if not url.startswith("data:"):
-        known = chat_form.media_type(url)
-        return {"fileData": {"fileUri": url, **({"mimeType": known} if known else {})}}
+        media_type = chat_form.media_type(url)
+        return {"fileData": {"fileUri": url, **({"mimeType": media_type} if media_type else {})}}
     kind, data = chat_form.media_of(url, place)
     return {"inlineData": {"mimeType": kind, "data": data}}
 
@@ -274,8 +274,8 @@ def _result(message: chat_form.Message, where: str, names: Mapping[str, str]) ->
     if any(part.keys() != {"text"} or not isinstance(part["text"], str) for part in parts):
         raise not_translatable(f"{where}.content with anything but text", "Gemini")
     text = "".join(part["text"] for part in parts)
-    given: Any = read_json(text)
-    response = given if isinstance(given, dict) else {"output": text}
+    output: Any = read_json(text)
+    response = output if isinstance(output, dict) else {"output": text}
     if message.is_error:
         response = {"error": text}
     return {"functionResponse": {"id": message.tool_call_id, "name": name, "response": response}}

@@ -138,7 +138,7 @@ class _Conversation(Struct):
 
     def _result(self, name: str, result: Fields, place: str) -> Fields:
         identity = result.get("id") or next(
-            (known for known, called in self._open if called == name), None
+            (call_id for call_id, called in self._open if called == name), None
         )
         if not isinstance(identity, str):
             raise CallerFault(
@@ -221,12 +221,12 @@ def _tool_choice(config: Any) -> str | Fields:
     mode, names = calling.get("mode", "AUTO"), calling.get("allowedFunctionNames") or []
     if not isinstance(mode, str) or mode not in _MODES or not isinstance(names, list):
         raise not_translatable(f"toolConfig {short(config)}", "a chat")
-    named: list[Fields] = [{"type": "function", "function": {"name": name}} for name in names]
-    if _MODES[mode] != "required" or not named:
+    tools: list[Fields] = [{"type": "function", "function": {"name": name}} for name in names]
+    if _MODES[mode] != "required" or not tools:
         return _MODES[mode]
-    if len(named) == 1:
-        return named[0]
-    return {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": named}}
+    if len(tools) == 1:
+        return tools[0]
+    return {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": tools}}
 
 
 def _declarations(tool: Any, place: str) -> list[Fields]:
@@ -265,14 +265,14 @@ def json_schema(schema: Any) -> Any:
                 made["type"] = value.lower()
             case "properties", dict():
                 made["properties"] = {key: json_schema(each) for key, each in value.items()}
-            case ("items" | "additionalProperties") as known, dict():
-                made[known] = json_schema(value)
+            case ("items" | "additionalProperties") as field, dict():
+                made[field] = json_schema(value)
             case "anyOf", list():
                 made["anyOf"] = [json_schema(each) for each in value]
             case "nullable" | "propertyOrdering", _:
                 pass
-            case known, _:
-                made[known] = value
+            case field, _:
+                made[field] = value
     if schema.get("nullable") and isinstance(made.get("type"), str):
         made["type"] = [made["type"], "null"]
     return made
@@ -285,11 +285,11 @@ def _config(call: Call, config: Fields) -> Fields:
         if (value := config.pop(name, None)) is not None
     }
     kind = config.pop("responseMimeType", None)
-    given = config.pop("responseJsonSchema", None) or config.pop("responseSchema", None)
+    schema = config.pop("responseJsonSchema", None) or config.pop("responseSchema", None)
     if kind not in (*_TEXT_TYPES, "application/json"):
         raise not_translatable(f"generationConfig.responseMimeType {short(kind)}", "a chat")
-    if given is not None:
-        body["response_format"] = schema_format(json_schema(given), strict=False)
+    if schema is not None:
+        body["response_format"] = schema_format(json_schema(schema), strict=False)
     elif kind == "application/json":
         body["response_format"] = {"type": "json_object"}
     if (thinking := config.pop("thinkingConfig", None)) is not None:
@@ -302,11 +302,11 @@ def _config(call: Call, config: Fields) -> Fields:
 
 
 def _reasoning(config: Mapping[str, Any]) -> ReasoningRequest:
-    name, shown = "thinkingConfig", config.get("includeThoughts")
-    shown = shown if isinstance(shown, bool) else None
+    name, visible = "thinkingConfig", config.get("includeThoughts")
+    visible = visible if isinstance(visible, bool) else None
     match config:
         case {"thinkingLevel": str(level)} if level.lower() in _LEVELS:
-            return ReasoningRequest(name=name, effort=level.lower(), shown=shown)
+            return ReasoningRequest(name=name, effort=level.lower(), shown=visible)
         case {"thinkingBudget": int(budget)}:
-            return from_budget(name, budget, shown)
-    return ReasoningRequest(name=name, shown=shown)
+            return from_budget(name, budget, visible)
+    return ReasoningRequest(name=name, shown=visible)

@@ -43,8 +43,8 @@ def _in_a_line(json: bytes) -> bytes:
 
 class StreamWriter(AnswerWriter):
     def __init__(self, operation: Operation, model: str, *, id: str, created: int) -> None:
-        made = datetime.fromtimestamp(created, UTC).isoformat()
-        self._head: Fields = {"model": model, "created_at": made}
+        created_at = datetime.fromtimestamp(created, UTC).isoformat()
+        self._head: Fields = {"model": model, "created_at": created_at}
         self._around = {
             kind: around_slots(self._line(message)) for kind, message in _MESSAGES.items()
         }
@@ -55,13 +55,13 @@ class StreamWriter(AnswerWriter):
         self._last: Fields = {}
         self._durations: dict[str, int] = {}
 
-    def report_times(self, took: ServerTimes, form: TimesForm | None) -> None:
+    def report_times(self, times: ServerTimes, form: TimesForm | None) -> None:
         """Report the times as Ollama's durations; waiting counts as loading the model."""
         self._durations = {
-            "total_duration": took.total_ns,
-            "load_duration": took.queue_ns,
-            "prompt_eval_duration": took.prompt_ns,
-            "eval_duration": took.output_ns,
+            "total_duration": times.total_ns,
+            "load_duration": times.queue_ns,
+            "prompt_eval_duration": times.prompt_ns,
+            "eval_duration": times.output_ns,
         }
 
     def token(self, text: str, kind: TokenKind = "text", index: int = 0) -> bytes:

@@ -75,14 +75,14 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
             left_out(call, "response_format")
         tool = _only_tool(choice, tools)
         as_tool, body["format"] = tool["name"], tool.get("parameters") or {"type": "object"}
-        asked = (
+        instruction = (
             f"Answer with the arguments of a call of the function {as_tool}, as JSON. "
             f"{tool.get('description') or ''}"
         )
-        body["messages"].append({"role": "system", "content": asked.strip()})
-    wanted = requested(call, fields, model, quirks.thinking, own="think")
-    if wanted is not None and wanted.is_set:
-        body["think"] = _think(call, wanted)
+        body["messages"].append({"role": "system", "content": instruction.strip()})
+    reasoning = requested(call, fields, model, quirks.thinking, own="think")
+    if reasoning is not None and reasoning.is_set:
+        body["think"] = _think(call, reasoning)
     if options := _options(fields):
         body["options"] = options
     headers = _HEADERS if streamed else WHOLE_HEADERS
@@ -116,11 +116,11 @@ def _only_tool(choice: Any, tools: Any) -> Fields:
     return function
 
 
-def _think(call: Call, wanted: ReasoningRequest) -> bool | str:
+def _think(call: Call, reasoning: ReasoningRequest) -> bool | str:
     """Return ``think``: whether to reason, or a level, which most models treat as on."""
-    if wanted.off:
+    if reasoning.off:
         return False
-    return True if wanted.tokens is None else wanted.level(call, _EFFORTS)
+    return True if reasoning.tokens is None else reasoning.level(call, _EFFORTS)
 
 
 def _options(fields: Fields) -> Fields:

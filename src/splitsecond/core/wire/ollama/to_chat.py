@@ -84,13 +84,13 @@ def _chat(call: Call, fields: Fields, body: Fields) -> Call:
     return translated(call, body)
 
 
-def _messages(given: Any) -> list[Fields]:
-    if not isinstance(given, list) or not given:
+def _messages(messages: Any) -> list[Fields]:
+    if not isinstance(messages, list) or not messages:
         raise CallerFault("messages must be a list of at least one message")
-    made: list[Fields] = []
+    turns: list[Fields] = []
     open_calls: list[tuple[str, str]] = []
     count = 0
-    for number, message in enumerate(given):
+    for number, message in enumerate(messages):
         where = f"messages[{number}]"
         if isinstance(message, dict) and message.get("content") is None:
             message = {**message, "content": ""}  # as Ollama reads it
@@ -102,27 +102,27 @@ def _messages(given: Any) -> list[Fields]:
                 ]
                 count += len(calls)
                 open_calls += [(each["id"], each["function"]["name"]) for each in calls]
-                made.append(assistant_message(*_texts(message), calls))
+                turns.append(assistant_message(*_texts(message), calls))
             case {"role": "tool", "content": str(text)}:
                 content = _content(text, message.get("images"), f"{where}.images")
                 identity = _answered(message, open_calls, where)
-                made.append({"role": "tool", "tool_call_id": identity, "content": content})
+                turns.append({"role": "tool", "tool_call_id": identity, "content": content})
             case {"role": "system" | "user" as role, "content": str(text)}:
                 content = _content(text, message.get("images"), f"{where}.images")
-                made.append({"role": role, "content": content})
+                turns.append({"role": role, "content": content})
             case _:
                 raise CallerFault(
                     f"{where} must have a role, one of {', '.join(_ROLES)}, and content, a text"
                 )
-    return made
+    return turns
 
 
 def _texts(message: Fields) -> tuple[list[str], list[str]]:
-    found = (
+    texts = (
         [value] if isinstance(value := message.get(name), str) and value else []
         for name in ("content", "thinking")
     )
-    text, thinking = found
+    text, thinking = texts
     return text, thinking
 
 
@@ -134,24 +134,24 @@ def _calls(message: Fields) -> list[Any]:
 def _call(call: Any, identity: str, where: str) -> Fields:
     match call:
         case {"function": {"name": str(name)} as function}:
-            known, text = call.get("id"), arguments_text(function.get("arguments")) or "{}"
+            call_id, text = call.get("id"), arguments_text(function.get("arguments")) or "{}"
             return function_call(
-                known if isinstance(known, str) and known else identity, name, text
+                call_id if isinstance(call_id, str) and call_id else identity, name, text
             )
     raise CallerFault(f"{where}.tool_calls must hold functions with names, got {short(call)}")
 
 
 def _answered(message: Fields, open_calls: list[tuple[str, str]], where: str) -> str:
     """Return the id of the call that a tool's message answers, which is no longer open."""
-    known, name = message.get("tool_call_id"), message.get("tool_name") or message.get("name")
-    alike = [each for each in open_calls if each[0] == known] or [
+    call_id, name = message.get("tool_call_id"), message.get("tool_name") or message.get("name")
+    alike = [each for each in open_calls if each[0] == call_id] or [
         each for each in open_calls if each[1] == name
     ]
-    found = next(iter(alike or open_calls), None)
-    if found is None:
+    call = next(iter(alike or open_calls), None)
+    if call is None:
         raise CallerFault(f"{where} answers no call of a tool")
-    open_calls.remove(found)
-    return found[0]
+    open_calls.remove(call)
+    return call[0]
 
 
 def _content(text: str, images: Any, where: str) -> str | list[Fields]:
@@ -171,5 +171,7 @@ def _content(text: str, images: Any, where: str) -> str | list[Fields]:
 
 def _media_type(image: str) -> str:
     image = image[:8].replace("_", "/")
-    known = {_PNG: "image/png", _JPEG: "image/jpeg", _GIF: "image/gif"}
-    return next((kind for begin, kind in known.items() if image.startswith(begin)), "image/webp")
+    signatures = {_PNG: "image/png", _JPEG: "image/jpeg", _GIF: "image/gif"}
+    return next(
+        (kind for begin, kind in signatures.items() if image.startswith(begin)), "image/webp"
+    )

@@ -216,11 +216,11 @@ def _whole_choice(choice: Fields) -> Fields:
     delta = choice.pop("delta", None)
     if delta is None:
         return choice
-    known = choice.pop("message", None)
+    whole_message = choice.pop("message", None)
     message = {
         "role": "assistant",
         "content": None,
-        **_object("message", known or {}),
+        **_object("message", whole_message or {}),
         **_object("delta", delta),
     }
     for call in _objects(message, "tool_calls"):
@@ -274,13 +274,13 @@ def without_logprobs(answer: bytes) -> bytes:
 def _without_logprobs(data: bytes) -> bytes:
     fields: Any = read_json(data)
     choices = fields.get("choices") if isinstance(fields, dict) else None
-    found = False
+    has_logprobs = False
     for choice in choices if isinstance(choices, list) else ():
         if isinstance(choice, dict) and choice.get("logprobs") is not None:
             choice["logprobs"] = None
-            found = True
+            has_logprobs = True
     try:
-        return msgspec.json.encode(fields) if found else data
+        return msgspec.json.encode(fields) if has_logprobs else data
     except RecursionError:
         return data
 

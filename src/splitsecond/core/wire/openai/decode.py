@@ -143,15 +143,15 @@ class OpenAIDecoder(Decoder):
             chunk, data
         ):
             return
-        counted = None
+        usage = None
         if chunk.usage is not ABSENT or groq is not None:
-            counted = self._count(chunk)
+            usage = self._count(chunk)
         for choice in chunk.choices or ():
-            counted = self._take_choice(choice, fresh, counted, data)
+            usage = self._take_choice(choice, fresh, usage, data)
             if self._ended:
                 return
-        if counted is not None:
-            self._add_usage(counted)
+        if usage is not None:
+            self._add_usage(usage)
         if chunk.time_info is not ABSENT or chunk.timings is not ABSENT:
             self._note_timings(chunk)
         if len(out) == before:
@@ -161,21 +161,21 @@ class OpenAIDecoder(Decoder):
         self,
         choice: Choice,
         fresh: bool,
-        counted: Usage | None,
+        usage: Usage | None,
         data: bytes,
     ) -> Usage | None:
         """Take one choice of an event; `fresh`: the first event with content. Return its counts, or
-        else `counted`, those so far."""
+        else `usage`, those so far."""
         index = choice.index
         if index not in self._choices:
             if len(self._choices) == MAX_CHOICES:
                 self._break("malformed", f"the answer has more than {MAX_CHOICES} choices")
-                return counted
+                return usage
             self._choices.add(index)
         if choice.usage is not ABSENT:
-            counted = self._count_choice(choice) or counted
+            usage = self._count_choice(choice) or usage
         if pieces := _pieces(choice, fresh, self._calls):
-            so_far = None if counted is None or self._json is not None else self._so_far(counted)
+            so_far = None if usage is None or self._json is not None else self._so_far(usage)
             logprobs = None if choice.logprobs in NOTHING else _token_logprobs(choice.logprobs)
             for kind, text, tool in pieces:
                 self._out.append(Token(self._at, text, kind, index, so_far, tool, logprobs))
@@ -183,13 +183,13 @@ class OpenAIDecoder(Decoder):
             self._tokens += len(pieces)
         if choice.finish_reason:
             self._add_finish(choice.finish_reason, data, index)
-        return counted
+        return usage
 
-    def _so_far(self, counted: Usage) -> int | None:
-        """Return the running count if `counted` came with a token and holds one."""
+    def _so_far(self, usage: Usage) -> int | None:
+        """Return the running count if `usage` came with a token and holds one."""
         if self._tokens == 0:
-            self._running_count = counted.output_tokens is not None
-        return counted.output_tokens if self._running_count else None
+            self._running_count = usage.output_tokens is not None
+        return usage.output_tokens if self._running_count else None
 
     def _text_of(self, data: bytes) -> str | None:
         chunk = read_json(data, _CHUNK.decode)
@@ -207,10 +207,10 @@ class OpenAIDecoder(Decoder):
             self.server_timings.update(times)
         if chunk.choices:
             return self._usage.take(shape, self._at, chunk.choices[0].index)
-        counted = self._usage.take_alone(shape, self._at, several=len(self._choices) > 1)
-        if counted is not None and (counted.output_tokens or 0) >= max(self._tokens, 1):
+        usage = self._usage.take_alone(shape, self._at, several=len(self._choices) > 1)
+        if usage is not None and (usage.output_tokens or 0) >= max(self._tokens, 1):
             self._closed_at = self._tokens
-        return counted
+        return usage
 
     def _is_whole(self, marker: bool) -> bool:
         if self._closed_at == self._tokens:
@@ -219,8 +219,8 @@ class OpenAIDecoder(Decoder):
             return False
         # llama.cpp sends usage for each choice separately: a body cut between two has all texts and
         # half the count
-        counted = self._usage.alone_output
-        return marker or len(self._choices) == 1 or counted is None or counted >= self._tokens
+        output = self._usage.alone_output
+        return marker or len(self._choices) == 1 or output is None or output >= self._tokens
 
 
 def _pieces(choice: Choice, fresh: bool, calls: ToolCalls) -> list[_Piece]:
@@ -291,9 +291,9 @@ def tool_fragments(
     both names.
     """
     fragments = []
-    made = delta.tool_calls or ToolCall("function_call", "", delta.function_call)
+    entries = delta.tool_calls or ToolCall("function_call", "", delta.function_call)
     # TGI sends no list
-    for place, call in enumerate([made] if isinstance(made, ToolCall) else made):
+    for place, call in enumerate([entries] if isinstance(entries, ToolCall) else entries):
         function = call.function or call.custom or Function()
         key = ("whole", place) if whole else call.index
         part = calls.part(key, str(call.id or ""), function.name or "", index)
@@ -321,5 +321,5 @@ def _token_logprobs(value: Raw) -> tuple[float, ...] | None:
     if value in NOTHING:
         return None
     decoded = read_json(value, _decode_logprobs) or _Logprobs()
-    found = decoded.token_logprobs or [token.logprob for token in decoded.content or ()]
-    return tuple(each for each in found if each is not None) or None
+    logprobs = decoded.token_logprobs or [token.logprob for token in decoded.content or ()]
+    return tuple(each for each in logprobs if each is not None) or None

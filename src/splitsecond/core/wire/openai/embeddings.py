@@ -70,8 +70,8 @@ class ItemsDecoder(Decoder):
             kind = "malformed" if items is None else "empty_answer"
             self._break(kind, f"the body is JSON without any {self._kind}")
         else:
-            counted = self._read_counts(answer.usage, _decode_usage) or UsageShape()
-            read = counted.total_tokens if counted.prompt_tokens is None else counted.prompt_tokens
+            shape = self._read_counts(answer.usage, _decode_usage) or UsageShape()
+            read = shape.total_tokens if shape.prompt_tokens is None else shape.prompt_tokens
             self._finish(Usage(self._at, read, 0))
 
     def _finish(self, usage: Usage) -> None:

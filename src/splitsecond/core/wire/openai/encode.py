@@ -120,40 +120,40 @@ def fit_to_provider(chat: Call, model: str, quirks: Quirks) -> Call:
     for name in _FEW_TAKE:
         if name in body and name not in takes:
             leave_out(chat, body, name, _DEFAULTS.get(name, ()))
-    wanted = requested(chat, body, model, quirks.thinking)
-    if wanted is not None:
-        body |= _reasoning(chat, wanted, style_for(quirks.thinking, model) or ReasoningStyle())
+    reasoning = requested(chat, body, model, quirks.thinking)
+    if reasoning is not None:
+        body |= _reasoning(chat, reasoning, style_for(quirks.thinking, model) or ReasoningStyle())
     body["messages"] = _messages(chat, tool_results.text_results(body["messages"]), quirks)
     return structs.replace(chat, body=body)
 
 
-def _reasoning(chat: Call, wanted: ReasoningRequest, style: ReasoningStyle) -> Fields:
+def _reasoning(chat: Call, reasoning: ReasoningRequest, style: ReasoningStyle) -> Fields:
     match style.field:
         case "reasoning":
-            return _reasoning_object(wanted)
-        case _ if not wanted.is_set:
+            return _reasoning_object(reasoning)
+        case _ if not reasoning.is_set:
             return {}
         case "thinking":
-            return {"thinking": {"type": "disabled" if wanted.off else "enabled"}}
+            return {"thinking": {"type": "disabled" if reasoning.off else "enabled"}}
         case "enable_thinking":
-            budget = {"thinking_budget": wanted.tokens} if wanted.tokens else {}
-            return {"enable_thinking": not wanted.off, **budget}
+            budget = {"thinking_budget": reasoning.tokens} if reasoning.tokens else {}
+            return {"enable_thinking": not reasoning.off, **budget}
         case _:
-            return {"reasoning_effort": wanted.level(chat)}
+            return {"reasoning_effort": reasoning.level(chat)}
 
 
-def _reasoning_object(wanted: ReasoningRequest) -> Fields:
+def _reasoning_object(reasoning: ReasoningRequest) -> Fields:
     """Return OpenRouter's object, in which effort and budget exclude each other."""
-    made: Fields = {} if wanted.shown is None else {"exclude": not wanted.shown}
-    if wanted.off:
-        made["enabled"] = False
-    elif wanted.budget is not None:
-        made["max_tokens"] = wanted.budget
-    elif wanted.effort:
-        made["effort"] = wanted.effort
-    elif wanted.on:
-        made["enabled"] = True
-    return {"reasoning": made} if made else {}
+    fields: Fields = {} if reasoning.shown is None else {"exclude": not reasoning.shown}
+    if reasoning.off:
+        fields["enabled"] = False
+    elif reasoning.budget is not None:
+        fields["max_tokens"] = reasoning.budget
+    elif reasoning.effort:
+        fields["effort"] = reasoning.effort
+    elif reasoning.on:
+        fields["enabled"] = True
+    return {"reasoning": fields} if fields else {}
 
 
 def _messages(chat: Call, messages: list[Fields], quirks: Quirks) -> list[Fields]:

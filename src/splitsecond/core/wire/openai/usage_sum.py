@@ -74,8 +74,8 @@ def usage_of(shape: UsageShape, at: int) -> Usage | None:
         cached, written = details.cached_tokens, details.cache_write_tokens
         if written is None:
             written = details.cache_creation_tokens
-        if (kept := details.cache_creation_token_details) is not None:
-            hour = min(kept.ephemeral_1h_input_tokens or 0, written or 0) or None
+        if (lifetimes := details.cache_creation_token_details) is not None:
+            hour = min(lifetimes.ephemeral_1h_input_tokens or 0, written or 0) or None
     if cached is None:
         cached = (
             shape.cached_tokens

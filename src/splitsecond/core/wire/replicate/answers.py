@@ -58,5 +58,5 @@ def error_body(status: int, message: str, type: str = "", *_others: object) -> b
 
 
 def _head(identity: str, model: str, created: int) -> dict[str, Any]:
-    made = datetime.fromtimestamp(created, UTC).isoformat()
-    return {"id": identity, "model": model, "created_at": made, "error": None}
+    created_at = datetime.fromtimestamp(created, UTC).isoformat()
+    return {"id": identity, "model": model, "created_at": created_at, "error": None}

@@ -52,10 +52,10 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     """Encode `call` for the model "owner/name" or "owner/name:version". Raises `CallerFault` for an
     invalid name, and for a field that a prediction does not have."""
     body: Fields = {"stream": True} if (streamed := quirks.streamed(call)) else {}
-    given = (
+    model_input = (
         _chat_input(call, model, quirks) if call.operation == "chat" else _completion_input(call)
     )
-    body["input"] = given | object_field("input", given.pop("input", {}))
+    body["input"] = model_input | object_field("input", model_input.pop("input", {}))
     name, _, version = model.partition(":")
     if version:
         path, body["version"] = "/predictions", version
@@ -105,11 +105,11 @@ def _no_address(body: bytes, message: str, kind: str, hint: str = "") -> Provide
 
 def _chat_input(call: Call, model: str, quirks: Quirks) -> Fields:
     fields = chat_fields(call, "Replicate")
-    wanted = requested(call, fields, model, quirks.thinking)
-    if wanted is not None and wanted.is_set and not wanted.off:
-        left_out(call, wanted.name)
+    reasoning = requested(call, fields, model, quirks.thinking)
+    if reasoning is not None and reasoning.is_set and not reasoning.off:
+        left_out(call, reasoning.name)
     refuse(fields, _NO_EFFECT, "Replicate")
-    made: Fields = {}
+    model_input: Fields = {}
     if "messages" in fields:
         messages = chat_messages(call, fields.pop("messages"), "Replicate")
         system = [message for message in messages if message.role == "system"]
@@ -120,12 +120,12 @@ def _chat_input(call: Call, model: str, quirks: Quirks) -> Fields:
                 "model's own template."
             )
             raise not_translatable("a conversation", "Replicate", hint)
-        made["prompt"] = _text(turns[0])
+        model_input["prompt"] = _text(turns[0])
         if system:
-            made["system_prompt"] = "\n".join(map(_text, system))
+            model_input["system_prompt"] = "\n".join(map(_text, system))
     elif "prompt" not in fields and "input" not in fields:
         raise CallerFault("the request has no messages")
-    return made | _settings(fields)
+    return model_input | _settings(fields)
 
 
 def _completion_input(call: Call) -> Fields:

@@ -282,9 +282,9 @@ class StreamWriter(AnswerWriter):
 
 
 def _head(identity: str, model: str, created: int) -> Fields:
-    known = {"id": identity, "object": "response", "created_at": created, "model": model}
+    head = {"id": identity, "object": "response", "created_at": created, "model": model}
     usual = {"metadata": {}, "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
-    return {**known, **dict.fromkeys(_NULLS), **usual}
+    return {**head, **dict.fromkeys(_NULLS), **usual}
 
 
 def _end(reason: str, usage: Usage | None) -> Fields:
@@ -329,7 +329,7 @@ def token_count(tokens: int) -> bytes:
 
 
 def counts(usage: Usage) -> Fields:
-    read, made = usage.input_tokens or 0, usage.output_tokens or 0
+    read, output = usage.input_tokens or 0, usage.output_tokens or 0
     details = {
         "cached_tokens": usage.cached_tokens or 0,
         "cache_write_tokens": usage.cache_write_tokens or 0,
@@ -337,8 +337,8 @@ def counts(usage: Usage) -> Fields:
     fields = {
         "input_tokens": read,
         "input_tokens_details": details,
-        "output_tokens": made,
+        "output_tokens": output,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens or 0},
-        "total_tokens": read + made,
+        "total_tokens": read + output,
     }
     return {"usage": fields}

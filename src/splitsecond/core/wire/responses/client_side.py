@@ -211,9 +211,9 @@ class ResponseEncoder(PartsEncoder):
             self._grow(deltas, event)
         else:
             item, parts = position.items[-1], _DELTAS[deltas][1].parts
-            known = item.get(parts)
-            if isinstance(known, list):
-                known.append(part)
+            earlier_parts = item.get(parts)
+            if isinstance(earlier_parts, list):
+                earlier_parts.append(part)
             else:
                 item[parts] = [part]
             self._end_part()

@@ -206,12 +206,12 @@ class ResponsesDecoder(Decoder):
 
 
 def _usage(shape: TokenUsage, at: int) -> Usage:
-    read, made = shape.input_tokens_details, shape.output_tokens_details
+    read, output = shape.input_tokens_details, shape.output_tokens_details
     return Usage(
         at,
         shape.input_tokens,
         shape.output_tokens,
-        made.reasoning_tokens if made else None,
+        output.reasoning_tokens if output else None,
         read.cached_tokens if read else None,
         read.cache_write_tokens if read else None,
     )

@@ -70,12 +70,12 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     if (choice := fields.pop("tool_choice", None)) is not None:
         body["tool_choice"] = _tool_choice(choice)
     text = {"verbosity": fields.pop("verbosity")} if "verbosity" in fields else {}
-    if (wanted := fields.pop("response_format", None)) is not None:
-        text["format"] = _format(wanted)
+    if (setting := fields.pop("response_format", None)) is not None:
+        text["format"] = _format(setting)
     if text := text | object_field("text", fields.pop("text", {})):
         body["text"] = text
-    wanted = requested(call, fields, model, quirks.thinking, own="reasoning")
-    if reasoning := (_reasoning(call, wanted) if wanted else {}) | object_field(
+    setting = requested(call, fields, model, quirks.thinking, own="reasoning")
+    if reasoning := (_reasoning(call, setting) if setting else {}) | object_field(
         "reasoning", fields.pop("reasoning", {})
     ):
         body["reasoning"] = reasoning
@@ -100,17 +100,17 @@ def count(call: Call, model: str) -> Encoded:
     return chat_request("/responses/input_tokens", {**call.body, "model": model}, False)
 
 
-def _reasoning(call: Call, wanted: ReasoningRequest) -> Fields:
+def _reasoning(call: Call, reasoning: ReasoningRequest) -> Fields:
     """Return ``reasoning``. The answer holds a summary of it only on request."""
-    made = {"effort": wanted.level(call, EFFORTS)} if wanted.is_set else {}
-    return {**made, "summary": "auto"} if wanted.shown else made
+    fields = {"effort": reasoning.level(call, EFFORTS)} if reasoning.is_set else {}
+    return {**fields, "summary": "auto"} if reasoning.shown else fields
 
 
 def _tool(tool: Any) -> Fields:
     match tool:
         case {"type": "function", "function": {"name": str()} as function}:
-            given = {name: value for name, value in function.items() if value is not None}
-            return {"type": "function", "parameters": None, "strict": False, **given}
+            fields = {name: value for name, value in function.items() if value is not None}
+            return {"type": "function", "parameters": None, "strict": False, **fields}
         case {"type": "custom", "custom": {"name": str()} as custom}:
             return {"type": "custom", **custom}
         case {"type": str(), **_rest}:
@@ -137,13 +137,13 @@ def _tool_choice(choice: Any) -> Any:
     raise not_translatable(f"tool_choice {short(choice)}", "Responses")
 
 
-def _format(wanted: Any) -> Fields:
-    match wanted:
+def _format(form: Any) -> Fields:
+    match form:
         case {"type": "text" | "json_object"}:
-            return dict(wanted)
-        case {"type": "json_schema", "json_schema": {"schema": dict()} as named}:
-            return {"type": "json_schema", "name": "answer", **named}
-    raise not_translatable(f"response_format {short(wanted)}", "Responses")
+            return dict(form)
+        case {"type": "json_schema", "json_schema": {"schema": dict()} as json_schema}:
+            return {"type": "json_schema", "name": "answer", **json_schema}
+    raise not_translatable(f"response_format {short(form)}", "Responses")
 
 
 def _items(messages: Sequence[chat_form.Message]) -> list[Fields]:
@@ -160,8 +160,8 @@ def _items(messages: Sequence[chat_form.Message]) -> list[Fields]:
         if content:
             items.append({"role": message.role, "content": content, **message.native})
         for call in message.tool_calls or ():
-            given = {"name": call.function.name, "arguments": call.arguments_text or "{}"}
-            items.append({"type": "function_call", "call_id": call.id, **given})
+            function = {"name": call.function.name, "arguments": call.arguments_text or "{}"}
+            items.append({"type": "function_call", "call_id": call.id, **function})
     return items
 
 
@@ -185,8 +185,8 @@ def _part(part: Fields, text: str, place: str) -> Fields:
                 f"{place}.image_url",
                 "Responses",
             )
-            given = part["image_url"]
-            detail = given.get("detail") if isinstance(given, dict) else None
+            image = part["image_url"]
+            detail = image.get("detail") if isinstance(image, dict) else None
             return {"type": "input_image", "image_url": value, "detail": detail or "auto"}
         case "file":
             return {"type": "input_file", **chat_form.file_of(part, place)}
@@ -205,20 +205,20 @@ _BEGINS = re.compile(r"[a-z]+_resp_")
 
 def _without_foreign_items(call: Call) -> Any:
     """Return ``input`` of `call` without reasoning and ids of other targets."""
-    given = call.body["input"]
-    if not isinstance(given, Raw) or not _FOREIGN.search(given):
-        return given
-    items: Any = read_json(given)
+    request_input = call.body["input"]
+    if not isinstance(request_input, Raw) or not _FOREIGN.search(request_input):
+        return request_input
+    items: Any = read_json(request_input)
     if not isinstance(items, list):
-        return given
-    kept: list[Any] = []
+        return request_input
+    remaining: list[Any] = []
     for item in items:
         match item:
             case {"id": str(identity), **rest} if _BEGINS.match(identity):
                 if item.get("type") == "reasoning":
                     left_out(call, FOREIGN_REASONING)
                 else:
-                    kept.append(rest)
+                    remaining.append(rest)
             case _:
-                kept.append(item)
-    return kept
+                remaining.append(item)
+    return remaining

@@ -107,8 +107,8 @@ def to_chat(call: Call) -> Call:
         body["max_completion_tokens"] = limit
     body |= _tools(call, fields)
     body |= _text(call, fields)
-    if (wanted := _thinking(call, _set_fields("reasoning", fields))) is not None:
-        body[reasoning.FIELD] = wanted
+    if (request := _thinking(call, _set_fields("reasoning", fields))) is not None:
+        body[reasoning.FIELD] = request
     return msgspec.structs.replace(
         call, body=body | shared_fields(call, fields, _SHARED), api_format="openai"
     )
@@ -171,16 +171,16 @@ class _Chat(msgspec.Struct):
         self.sources.append(self.number)
 
 
-def _chat(call: Call, instructions: Any, given: Any) -> _Chat:
+def _chat(call: Call, instructions: Any, request_input: Any) -> _Chat:
     chat = _Chat(call)
     if instructions is not None:
         if not isinstance(instructions, str):
             raise CallerFault(f"instructions must be a text, got {short(instructions)}")
         chat.add({"role": "system", "content": instructions})
-    if isinstance(given, str):
-        chat.add({"role": "user", "content": given})
-    elif isinstance(given, list) and given:
-        for chat.number, item in enumerate(given):
+    if isinstance(request_input, str):
+        chat.add({"role": "user", "content": request_input})
+    elif isinstance(request_input, list) and request_input:
+        for chat.number, item in enumerate(request_input):
             _item(item, f"input[{chat.number}]", chat)
     else:
         raise CallerFault("input must be a text, or a list of at least one item")
@@ -209,10 +209,12 @@ def _item(item: Any, where: str, chat: _Chat) -> None:
             "type": "function_call",
             "call_id": str(identity),
             "name": str(name),
-            "arguments": str() | dict() as given,
+            "arguments": str() | dict() as arguments,
         }:
             called = function_name(name, item.get("namespace"))
-            chat.assistant().calls.append(function_call(identity, called, arguments_text(given)))
+            chat.assistant().calls.append(
+                function_call(identity, called, arguments_text(arguments))
+            )
         case {
             "type": "custom_tool_call",
             "call_id": str(identity),
@@ -260,8 +262,8 @@ def _is_object(value: Any) -> bool:
 
 
 def _think(item: Fields, chat: _Chat) -> None:
-    given = (item.get(name) for name in ("summary", "content"))
-    parts = [part for each in given if isinstance(each, list) for part in each]
+    sections = (item.get(name) for name in ("summary", "content"))
+    parts = [part for each in sections if isinstance(each, list) for part in each]
     if text := "\n".join(str(part.get("text", "")) for part in parts if isinstance(part, dict)):
         chat.assistant().reasoning.append(text)
 
@@ -313,15 +315,15 @@ def _tools(call: Call, fields: Fields) -> Fields:
         inner = tool.get("tools")
         for each in (tool, *filter(_is_object, inner if isinstance(inner, list) else ())):
             leave_out_unknown(call, each, _OF_TOOLS)
-    found = [
+    chat_tools = [
         each for number, tool in enumerate(tools) for each, _ in functions(tool, f"tools[{number}]")
     ]
-    made: Fields = {"tools": list({each["function"]["name"]: each for each in found}.values())}
+    body: Fields = {"tools": list({each["function"]["name"]: each for each in chat_tools}.values())}
     if choice is not None:
-        made["tool_choice"] = _tool_choice(choice)
+        body["tool_choice"] = _tool_choice(choice)
     if not parallel:
-        made["parallel_tool_calls"] = False
-    return made
+        body["parallel_tool_calls"] = False
+    return body
 
 
 def _tool_choice(choice: Any) -> Any:
@@ -339,39 +341,39 @@ def _tool_choice(choice: Any) -> Any:
     raise not_translatable(f"tool_choice {short(choice)}")
 
 
-def _thinking(call: Call, given: Fields) -> reasoning.ReasoningRequest | None:
+def _thinking(call: Call, settings: Fields) -> reasoning.ReasoningRequest | None:
     effort, summary, older = (
-        given.pop(name, None) for name in ("effort", "summary", "generate_summary")
+        settings.pop(name, None) for name in ("effort", "summary", "generate_summary")
     )
     if effort is not None:
         check_word("reasoning.effort", effort, reasoning.EFFORTS)
-    for name in list(given):
-        leave_out(call, given, name)
-    shown = True if summary or older else None
-    if effort is None and shown is None:
+    for name in list(settings):
+        leave_out(call, settings, name)
+    visible = True if summary or older else None
+    if effort is None and visible is None:
         return None
-    return reasoning.ReasoningRequest(name="reasoning", effort=effort or "", shown=shown)
+    return reasoning.ReasoningRequest(name="reasoning", effort=effort or "", shown=visible)
 
 
 def _text(call: Call, fields: Fields) -> Fields:
-    given = _set_fields("text", fields)
-    leave_out_unknown(call, given, ("format", "verbosity"))
-    made: Fields = {}
-    if (verbosity := given.get("verbosity")) is not None:
-        made["verbosity"] = verbosity
-    match given.get("format"):
+    settings = _set_fields("text", fields)
+    leave_out_unknown(call, settings, ("format", "verbosity"))
+    body: Fields = {}
+    if (verbosity := settings.get("verbosity")) is not None:
+        body["verbosity"] = verbosity
+    match settings.get("format"):
         case None | {"type": "text"}:
             pass
         case {"type": "json_object"}:
-            made["response_format"] = {"type": "json_object"}
+            body["response_format"] = {"type": "json_object"}
         case {"type": "json_schema", "schema": dict(schema)} as form:
             others = {
                 key: form[key] for key in ("description", "strict") if form.get(key) is not None
             }
-            made["response_format"] = schema_format(schema, form.get("name") or "answer", **others)
-        case wanted:
-            raise not_translatable(f"text.format {short(wanted)}")
-    return made
+            body["response_format"] = schema_format(schema, form.get("name") or "answer", **others)
+        case other:
+            raise not_translatable(f"text.format {short(other)}")
+    return body
 
 
 def _set_fields(name: str, fields: Fields) -> Fields:

@@ -50,13 +50,13 @@ def functions(tool: Any, place: str, namespace: str = "") -> Iterator[tuple[Fiel
     that it carries. Raises `CallerFault` for a tool that only the provider can run."""
     match tool:
         case {"type": "function", "name": str(name)}:
-            named = {
+            fields = {
                 key: tool[key]
                 for key in ("description", "parameters", "strict")
                 if tool.get(key) is not None
             }
             yield (
-                _function(checked_name(name, place), namespace, named),
+                _function(checked_name(name, place), namespace, fields),
                 CarriedTool(name, namespace),
             )
         case {"type": "custom", "name": str(name)}:
@@ -66,9 +66,9 @@ def functions(tool: Any, place: str, namespace: str = "") -> Iterator[tuple[Fiel
                 "required": [INPUT],
             }
             described = _description(tool)
-            named = {**({"description": described} if described else {}), "parameters": text}
+            fields = {**({"description": described} if described else {}), "parameters": text}
             yield (
-                _function(checked_name(name, place), namespace, named),
+                _function(checked_name(name, place), namespace, fields),
                 CarriedTool(name, namespace, custom=True),
             )
         case {"type": "namespace", "name": str(name), "tools": [*tools]} if not namespace:
@@ -94,8 +94,8 @@ def _function(name: str, namespace: str, fields: Fields) -> Fields:
 
 
 def _description(tool: Fields) -> str:
-    given = tool.get("description")
-    texts = [given] if isinstance(given, str) else []
+    description = tool.get("description")
+    texts = [description] if isinstance(description, str) else []
     match tool.get("format"):
         case {"type": "grammar", "syntax": str(syntax), "definition": str(definition)}:
             texts.append(f"The input matches this {syntax} grammar:\n{definition}")
@@ -104,22 +104,22 @@ def _description(tool: Fields) -> str:
 
 def carried_tools(body: Mapping[str, Any]) -> dict[str, CarriedTool]:
     """Return the tools of a request that are carried in another form, by their functions' names."""
-    given, items = body.get("tools"), body.get("input")
-    if isinstance(given, Raw):
-        data = bytes(given)
+    tools, items = body.get("tools"), body.get("input")
+    if isinstance(tools, Raw):
+        data = bytes(tools)
         if b'"custom"' not in data and b'"namespace"' not in data:  # as in nearly all requests
             data = b"[]"
-        given = msgspec.json.decode(data)
+        tools = msgspec.json.decode(data)
     if isinstance(items, Raw):
         items = msgspec.json.decode(items) if ADDITIONAL_TOOLS.encode() in bytes(items) else None
-    found: dict[str, CarriedTool] = {}
-    for tool in all_tools(given if isinstance(given, list) else [], items):
+    by_name: dict[str, CarriedTool] = {}
+    for tool in all_tools(tools if isinstance(tools, list) else [], items):
         # the request was accepted: a target of this format has the tool
         with contextlib.suppress(CallerFault):
-            found |= {
+            by_name |= {
                 each["function"]["name"]: carried for each, carried in functions(tool, "tools")
             }
-    return {name: tool for name, tool in found.items() if tool.custom or tool.namespace}
+    return {name: tool for name, tool in by_name.items() if tool.custom or tool.namespace}
 
 
 def custom_input(arguments: str) -> str:

@@ -65,11 +65,11 @@ def value_of(values: Mapping[str, Any], column: str) -> Any:
     if column in values:
         return values[column]
     for first, *more in _paths(column):
-        found = _field(values, first)
-        if found is not None and found != "":
+        value = _field(values, first)
+        if value is not None and value != "":
             if not more:
-                return found
-            return (as_number(found) or 0) + sum(
+                return value
+            return (as_number(value) or 0) + sum(
                 as_number(_field(values, each)) or 0 for each in more
             )
     return None
@@ -84,14 +84,14 @@ def _paths(column: str) -> tuple[tuple[tuple[str, ...], ...], ...]:
 
 
 def _field(values: Mapping[str, Any], path: tuple[str, ...]) -> Any:
-    found: Any = values
+    value: Any = values
     for name in path:
-        if isinstance(found, str):
-            found = json_object(found) if found else None
-        found = found.get(name) if isinstance(found, dict) else None
-        if found is None:
+        if isinstance(value, str):
+            value = json_object(value) if value else None
+        value = value.get(name) if isinstance(value, dict) else None
+        if value is None:
             return None
-    return found
+    return value
 
 
 def as_number(value: Any) -> float | None:

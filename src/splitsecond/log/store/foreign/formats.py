@@ -41,11 +41,11 @@ class ForeignFormat(Struct, frozen=True):
     providers: Mapping[str, str]
 
 
-def parse_map(given: str) -> dict[str, str]:
+def parse_map(text: str) -> dict[str, str]:
     """Return the columns by field, from "field=column,field=column". Raises `CallerFault` for an
     unknown field."""
-    found = {}
-    for part in filter(None, given.split(",")):
+    mapped = {}
+    for part in filter(None, text.split(",")):
         field, equals, column = (each.strip() for each in part.partition("="))
         if not equals or not column:
             raise bad_import(f"--map: got {part!r}, expected field=column")
@@ -54,8 +54,8 @@ def parse_map(given: str) -> dict[str, str]:
                 f"--map: unknown field {field!r}",
                 nearest(field, FIELDS) or f"Fields: {', '.join(FIELDS)}.",
             )
-        found[field] = column
-    return found
+        mapped[field] = column
+    return mapped
 
 
 def format_of(columns: list[str], mapped: Mapping[str, str]) -> ForeignFormat:
@@ -67,23 +67,25 @@ def format_of(columns: list[str], mapped: Mapping[str, str]) -> ForeignFormat:
     for recognised_by, why, hint in SUMMARIES:
         if recognised_by <= set(columns):
             raise bad_import(why, hint)
-    known = next((each for each in KNOWN if each.recognised_by <= set(columns)), TABLE)
-    found = {field: column for field, column in known.columns.items() if heads(column) & {*columns}}
-    found |= mapped
+    base = next((each for each in KNOWN if each.recognised_by <= set(columns)), TABLE)
+    column_of = {
+        field: column for field, column in base.columns.items() if heads(column) & {*columns}
+    }
+    column_of |= mapped
     there = f"the file's columns are {', '.join(columns)}"
     if missing := [column for column in mapped.values() if not heads(column) & {*columns}]:
         raise bad_import(f"--map: no column {missing[0]!r}; {there}", nearest(missing[0], columns))
-    if lacking := _lacking(found.keys()):
+    if lacking := _lacking(column_of.keys()):
         raise bad_import(
             f"no column is known to be {lacking}; {there}",
             "Name it with --map field=column,field=column.",
         )
-    used = set().union(*map(heads, found.values()))
+    used = set().union(*map(heads, column_of.values()))
     return ForeignFormat(
-        known.title,
-        found,
+        base.title,
+        column_of,
         [column for column in columns if column not in used],
-        PROVIDERS | known.providers,
+        PROVIDERS | base.providers,
     )
 
 

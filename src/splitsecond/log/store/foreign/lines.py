@@ -76,25 +76,25 @@ def _json_lines(file: TextIO) -> Iterator[NumberedLine]:
         number += 1
         if not text.strip():
             continue
-        found = json_object(text)
+        values = json_object(text)
         # one object over several lines, or no JSON at all
-        if isinstance(found, str) and number == 1:
+        if isinstance(values, str) and number == 1:
             rest = file.read(MAX_CHARACTERS - len(text))
             whole = json_object(text + rest)
             if isinstance(whole, str):
                 file.seek(0)
                 file.readline(MAX_CHARACTERS)
             else:
-                found = whole
-        if not isinstance(found, str) and isinstance(found.get("data"), list | dict):
-            yield from _page(found["data"])
+                values = whole
+        if not isinstance(values, str) and isinstance(values.get("data"), list | dict):
+            yield from _page(values["data"])
         else:
-            yield number, found
+            yield number, values
 
 
 def _page(data: Any) -> Iterator[NumberedLine]:
-    for number, found in enumerate(data if isinstance(data, list) else [data], 1):
-        yield number, found if isinstance(found, dict) else "it is no object"
+    for number, values in enumerate(data if isinstance(data, list) else [data], 1):
+        yield number, values if isinstance(values, dict) else "it is no object"
 
 
 def _json_list(file: TextIO) -> Iterator[NumberedLine]:
@@ -102,8 +102,8 @@ def _json_list(file: TextIO) -> Iterator[NumberedLine]:
     1."""
     number = 0
     try:
-        for number, (_, found) in enumerate(ArrayElements(file, MAX_CHARACTERS), 1):
-            yield number, found if isinstance(found, dict) else "it is no object"
+        for number, (_, values) in enumerate(ArrayElements(file, MAX_CHARACTERS), 1):
+            yield number, values if isinstance(values, dict) else "it is no object"
     except ArrayError:
         yield number + 1, "the list ends in the middle, or is no JSON from here on"
 
@@ -111,11 +111,11 @@ def _json_list(file: TextIO) -> Iterator[NumberedLine]:
 @lru_cache(maxsize=4)
 def json_object(text: str) -> Mapping[str, Any] | str:
     try:
-        found = json.loads(text)
-        check_encodable(found)
+        values = json.loads(text)
+        check_encodable(values)
     except PARSER_ERRORS as error:
         return f"it is no JSON ({parser_words(error)})"
-    return found if isinstance(found, dict) else "it is no object"
+    return values if isinstance(values, dict) else "it is no object"
 
 
 def bad_import(message: str, hint: str = "") -> CallerFault:

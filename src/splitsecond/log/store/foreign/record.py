@@ -120,8 +120,8 @@ def _tags(value: Any) -> list[str]:
             value = json.loads(value)
         except PARSER_ERRORS:
             value = value.strip("{}").split(",")
-    found = value if isinstance(value, list) else [] if value is None else [value]
-    names = {str(each).strip(' "') for each in found}
+    tags = value if isinstance(value, list) else [] if value is None else [value]
+    names = {str(each).strip(' "') for each in tags}
     return sorted(each for each in names if each and not each.startswith(ADDED_TAG))
 
 
@@ -180,7 +180,7 @@ def _moment(read: Mapping[str, Any], field: str) -> float | None:
         return None
     number = as_number(value)
     if number is not None:
-        found = next(
+        seconds = next(
             (number / unit for unit in _UNITS if _YEARS[0] <= number / unit < _YEARS[1]), None
         )
     else:
@@ -188,16 +188,16 @@ def _moment(read: Mapping[str, Any], field: str) -> float | None:
             parsed = datetime.fromisoformat(str(value).strip().removesuffix(" UTC"))
         except ValueError:
             parsed = None
-        found = (
+        seconds = (
             None
             if parsed is None
             else (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
         )
-    if found is None or not _YEARS[0] <= found < _YEARS[1]:
+    if seconds is None or not _YEARS[0] <= seconds < _YEARS[1]:
         raise ValueError(
             f"its {field} is {_shown(value)}, expected ISO 8601 or a number since 1970"
         )
-    return found
+    return seconds
 
 
 def _seconds(read: Mapping[str, Any], name: str) -> float | None:
@@ -255,10 +255,10 @@ def _target(read: Mapping[str, Any], provider: str, names: Mapping[str, str]) ->
     model = _text(read, "model")
     if not model:
         raise ValueError("it has no model")
-    named = _text(read, "provider")
-    if provider or named:
-        name = provider or re.sub(r"[\s_]+", "-", named.lower())
-        return f"{names.get(name, name)}/{model.removeprefix(f'{named}/')}"
+    given_provider = _text(read, "provider")
+    if provider or given_provider:
+        name = provider or re.sub(r"[\s_]+", "-", given_provider.lower())
+        return f"{names.get(name, name)}/{model.removeprefix(f'{given_provider}/')}"
     return model if "/" in model else f"unknown/{model}"
 
 

@@ -88,16 +88,16 @@ class Branch:
         return available if self._by_best else available[:1]
 
     def estimates(self, states: TargetStates, *, stream: bool) -> list[SpeedEstimate]:
-        known = [states.estimate(name, stream=stream) for name in self.representatives(states)]
-        return [estimate for estimate in known if estimate is not None]
+        estimates = [states.estimate(name, stream=stream) for name in self.representatives(states)]
+        return [estimate for estimate in estimates if estimate is not None]
 
     def cost_usd(self, states: TargetStates, input_tokens: int, output_tokens: int) -> float | None:
         costs = [
             states.info(name).cost_usd(input_tokens, output_tokens)
             for name in self.representatives(states)
         ]
-        known = [cost for cost in costs if cost is not None]
-        return sum(known) if len(known) == len(costs) else None
+        known_costs = [cost for cost in costs if cost is not None]
+        return sum(known_costs) if len(known_costs) == len(costs) else None
 
     def in_flight(self, states: TargetStates) -> int:
         names = self.names
@@ -107,8 +107,8 @@ class Branch:
 
 
 def usual_output_tokens(call: Call, among: Iterable[Branch], states: TargetStates) -> list[float]:
-    found = [each for branch in among for each in branch.estimates(states, stream=call.stream)]
-    return [tokens for each in found if (tokens := each.output_tokens()) is not None]
+    estimates = [each for branch in among for each in branch.estimates(states, stream=call.stream)]
+    return [tokens for each in estimates if (tokens := each.output_tokens()) is not None]
 
 
 UNKNOWN_ODDS = 0.0

@@ -39,7 +39,7 @@ class Exploration:
         `others`: the branches that are not the best, with the age of what is known about them (ns),
         infinite: nothing.
         """
-        found, unknown, before_ns = None, False, now_ns - MIN_INTERVAL_NS
+        candidate, unknown, before_ns = None, False, now_ns - MIN_INTERVAL_NS
         for branch, age_ns in others:
             cold = age_ns == inf and self._cold_left > 0
             longest_ago = cold > unknown or (cold == unknown and branch.last_asked_ns < before_ns)
@@ -48,8 +48,8 @@ class Exploration:
                 and longest_ago
                 and branch.last_asked_ns < now_ns - MIN_INTERVAL_NS
             ):
-                found, unknown, before_ns = branch, cold, branch.last_asked_ns
+                candidate, unknown, before_ns = branch, cold, branch.last_asked_ns
         if unknown:
             self._cold_left -= 1
-            return found
-        return found if found is not None and self._budget.withdraw() else None
+            return candidate
+        return candidate if candidate is not None and self._budget.withdraw() else None

@@ -158,8 +158,8 @@ class SessionChoice:
             sent = min(prompt.tokens, reusable)
             if sent <= most:
                 continue
-            known = targets[name].prompt_cache if name in targets else _UNKNOWN
-            cached = sent * known.lifetime.kept_share(now_ns - prompt.at_ns)
+            cache = targets[name].prompt_cache if name in targets else _UNKNOWN
+            cached = sent * cache.lifetime.kept_share(now_ns - prompt.at_ns)
             if cached <= most or cached < MIN_CACHED:
                 continue
             for branch in among:
@@ -208,20 +208,20 @@ class SessionChoice:
     def _inside(self, branch: Branch, turn: NextTurn) -> Option:
         """Return the best option of a branch that is a policy: its representatives, and where else
         it may keep the session."""
-        kept = filter(turn.prompts.__contains__, branch.names) if turn.reusable else ()
-        names = [*branch.representatives(self._states), *filter(self._states.available, kept)]
+        homes = filter(turn.prompts.__contains__, branch.names) if turn.reusable else ()
+        names = [*branch.representatives(self._states), *filter(self._states.available, homes)]
         return min(
             (self._at_target(branch, name, turn) for name in dict.fromkeys(names)), key=_total
         )
 
     def _at_target(self, branch: Branch, name: str, turn: NextTurn) -> Option:
         state, before = self._targets.get(name), turn.prompts.get(name)
-        known = _UNKNOWN if state is None else state.prompt_cache
+        cache = _UNKNOWN if state is None else state.prompt_cache
         if before is None:
-            option = Option(branch, known, 0, inf, 0.0)
+            option = Option(branch, cache, 0, inf, 0.0)
         else:
             sent, age_ns = min(before.tokens, turn.reusable), max(turn.now_ns - before.at_ns, 0)
-            option = Option(branch, known, sent, age_ns, known.lifetime.share(age_ns) * sent)
+            option = Option(branch, cache, sent, age_ns, cache.lifetime.share(age_ns) * sent)
         if self._by == "usd":
             info = self._states.info(name) if state is None else state.info
             self._price(option, info.price, turn)
@@ -230,25 +230,25 @@ class SessionChoice:
         return option
 
     def _time(self, option: Option, state: TargetState | None, turn: NextTurn) -> None:
-        branch, known, cached = option.branch, option.known, option.cached
-        prompt, now_ns, fit = turn.prompt, turn.now_ns, known.fit
+        branch, cache, cached = option.branch, option.known, option.cached
+        prompt, now_ns, fit = turn.prompt, turn.now_ns, cache.fit
         a, b, c = fit.expected(now_ns)
-        later = known.lifetime.later * prompt
+        later = cache.lifetime.later * prompt
         now = a + b * (prompt - cached) + c * cached
         later_turn = a + b * (prompt + NEXT_NEW - later) + c * later
         option.per_token = fit.b - fit.c
         if self._deviations:
             factor = exp(self._deviations * fit.noise)
             now, later_turn = now * factor, later_turn * factor
-        if known.pace.turns:
-            self._tpot_ns = known.pace.expected_ns(now_ns, self._deviations)
+        if cache.pace.turns:
+            self._tpot_ns = cache.pace.expected_ns(now_ns, self._deviations)
         answer_ns = turn.answer * self._tpot_ns
         in_flight = 0 if state is None else len(state.in_flight)
         at_branch = in_flight if len(branch.names) == 1 else branch.in_flight(self._states)
         option.now = now = (now + answer_ns) * branch.slowdown(at_branch, now_ns)
         total = now + HORIZON * (later_turn + answer_ns)
         if state is not None:
-            total *= known.load.factor(in_flight + 1)
+            total *= cache.load.factor(in_flight + 1)
             if in_flight > 1:
                 total += now * (state.lateness(now_ns) - 1)
         option.total = total
@@ -256,13 +256,13 @@ class SessionChoice:
     def _price(self, option: Option, price: Price | None, turn: NextTurn) -> None:
         if price is None:
             return
-        known, cached, prompt, answer = option.known, option.cached, turn.prompt, turn.answer
-        new_usd, cached_usd, output_usd = price.rates(prompt).of_turn(known.written)
+        cache, cached, prompt, answer = option.known, option.cached, turn.prompt, turn.answer
+        new_usd, cached_usd, output_usd = price.rates(prompt).of_turn(cache.written)
         option.per_token = new_usd - cached_usd
         now = (prompt - cached) * new_usd + cached * cached_usd + answer * output_usd
-        size, later = prompt + NEXT_NEW, known.lifetime.later * prompt
+        size, later = prompt + NEXT_NEW, cache.lifetime.later * prompt
         if price.tiers:
-            new_usd, cached_usd, output_usd = price.rates(size).of_turn(known.written)
+            new_usd, cached_usd, output_usd = price.rates(size).of_turn(cache.written)
         option.now = now
         option.total = now + HORIZON * (
             (size - later) * new_usd + later * cached_usd + answer * output_usd
@@ -270,15 +270,15 @@ class SessionChoice:
 
     def _variance(self, option: Option, turn: NextTurn) -> float:
         """Return the uncertainty of an option's total."""
-        known, cached, prompt = option.known, option.cached, turn.prompt
-        lifetime = known.lifetime
+        cache, cached, prompt = option.known, option.cached, turn.prompt
+        lifetime = cache.lifetime
         if self._by == "usd":
             variance = lifetime.variance(0.0) * (HORIZON * option.per_token * prompt) ** 2
         else:
             later = lifetime.later * prompt
             new = prompt - cached + HORIZON * (prompt + NEXT_NEW - later)
             all_cached = cached + HORIZON * later
-            variance = known.fit.variance(1 + HORIZON, new, all_cached, turn.now_ns)
+            variance = cache.fit.variance(1 + HORIZON, new, all_cached, turn.now_ns)
         if option.sent:
             variance += lifetime.variance(option.age_ns) * (option.per_token * option.sent) ** 2
         return variance

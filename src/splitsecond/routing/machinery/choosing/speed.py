@@ -83,10 +83,10 @@ class SpeedRanking:
         if explored is None:
             ranked.insert(0, ranked.pop(self._best_place(ranked)))
             return ranked
-        (found,) = (each for each in ranked if each.branch is explored)
+        (prospect,) = (each for each in ranked if each.branch is explored)
         return [
-            Prospect(explored, found.score, explored=True),
-            *(each for each in ranked if each is not found),
+            Prospect(explored, prospect.score, explored=True),
+            *(each for each in ranked if each is not prospect),
         ]
 
     def typical_output_tokens(
@@ -111,14 +111,17 @@ class SpeedRanking:
     def _prospects(
         self, among: Sequence[Branch], tokens_in: int, tokens_out: int, now_ns: int, *, stream: bool
     ) -> list[Prospect]:
-        known = [
+        candidates = [
             (Prospect(branch), branch.estimates(self._states, stream=stream)) for branch in among
         ]
         per_token = [
-            ns for _, found in known for each in found if (ns := each.tpot_ns(self._at)) is not None
+            ns
+            for _, branch_estimates in candidates
+            for each in branch_estimates
+            if (ns := each.tpot_ns(self._at)) is not None
         ]
         mean_tpot_ns = sum(per_token) / len(per_token) if per_token else 0.0
-        for prospect, estimates in known:
+        for prospect, estimates in candidates:
             branch = prospect.branch
             slowdown = branch.slowdown(branch.in_flight(self._states), now_ns)
             for estimate in estimates:
@@ -128,7 +131,7 @@ class SpeedRanking:
                 score = slowdown * expected_ns * estimate.draw(self._random)
                 if score < prospect.score:
                     prospect.score, prospect.age_ns = score, estimate.age_ns
-        return [prospect for prospect, _ in known]
+        return [prospect for prospect, _ in candidates]
 
     def _expected_ns(
         self, estimate: SpeedEstimate, tokens_in: int, tokens_out: int, mean_tpot_ns: float

@@ -187,13 +187,13 @@ class _Choice:
             raise ReplayMismatch(f"{token.kind} instead of {run.kind}")
         if self._at == 0 and token.tool is not None and token.tool.name != run.name:
             raise ReplayMismatch("it calls another tool")
-        known = text[self._at : self._at + len(token.text)]
-        if not token.text.startswith(known) or (
-            known != token.text and self._run < len(self._known) - 1
+        expected = text[self._at : self._at + len(token.text)]
+        if not token.text.startswith(expected) or (
+            expected != token.text and self._run < len(self._known) - 1
         ):
             raise ReplayMismatch(f"after {self._at:,} characters of {run.kind}")
-        self._at += len(known)
-        rest = token.text[len(known) :]
+        self._at += len(expected)
+        rest = token.text[len(expected) :]
         return _cut(token, rest) if rest else None
 
 

@@ -96,9 +96,9 @@ class SharedReply:
         return self._chunks[number - self._dropped]
 
     async def _read_chunk(self) -> None:
-        known = self._dropped + len(self._chunks)
+        chunk_count = self._dropped + len(self._chunks)
         async with self._lock:
-            if self.over or known < self._dropped + len(self._chunks):
+            if self.over or chunk_count < self._dropped + len(self._chunks):
                 return  # another reader has read it
             chunk, self.over = await self.receive()
             try:
@@ -292,15 +292,15 @@ class ReplyReader(ReplyBase):
         return self._events.popleft()
 
     def arrived(self) -> list[Event]:
-        found = list(self._events)
+        events = list(self._events)
         self._events.clear()
         while (chunk := self._source.chunk_if_ready(self._events_at)) is not None:
-            found.extend(chunk.events)
+            events.extend(chunk.events)
             self._events_at += 1
         if self._broken is not None and self._source.over and not self._break_reported:
             self._break_reported = True
-            found.append(self._broken)
-        return found
+            events.append(self._broken)
+        return events
 
     async def read(self) -> bytes:
         while True:
