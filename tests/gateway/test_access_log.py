@@ -26,7 +26,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 def test_calls_and_refusals_have_one_line_each(tmp_path: Path) -> None:
     path = tmp_path / "access.jsonl"
     log = AccessLog(str(path), pytest.fail)
-    log.took(RECORD)
+    log.add(RECORD)
     log.refused(call="req-2", client="", method="GET", path="/x\n", status=404, fault="not_found")
     log.close()
     call, refusal = lines(path)
@@ -51,7 +51,7 @@ def test_a_file_that_exists_keeps_its_mode(tmp_path: Path) -> None:
     path.touch()
     path.chmod(0o640)
     log = AccessLog(str(path), pytest.fail)
-    log.took(RECORD)
+    log.add(RECORD)
     log.close()
     assert path.stat().st_mode & 0o777 == 0o640
 
@@ -61,13 +61,13 @@ def test_a_file_that_is_rotated_is_opened_anew(tmp_path: Path, how: str) -> None
     path, now_ns = tmp_path / "access.jsonl", [0]
     with clock.using(lambda: now_ns[0]):
         log = AccessLog(str(path), pytest.fail)
-        log.took(RECORD)
+        log.add(RECORD)
         if how == "renamed":
             path.rename(tmp_path / "access.1")
         else:
             path.unlink()
         now_ns[0] += int(CHECK_S * clock.NS_PER_S)
-        log.took(structs.replace(RECORD, route="next"))
+        log.add(structs.replace(RECORD, route="next"))
         log.close()
     assert [line["route"] for line in lines(path)] == ["next"]
 
@@ -75,8 +75,8 @@ def test_a_file_that_is_rotated_is_opened_anew(tmp_path: Path, how: str) -> None
 def test_a_full_disk_is_reported_once() -> None:
     said: list[str] = []
     log = AccessLog("/dev/full", said.append)
-    log.took(RECORD)
-    log.took(RECORD)
+    log.add(RECORD)
+    log.add(RECORD)
     log.close()
     assert said == [
         "The access log cannot be written: No space left on device. "
@@ -91,7 +91,7 @@ def test_partial_write_on_a_full_disk_breaks_no_later_line(
 ) -> None:
     path, said = tmp_path / "access.jsonl", list[str]()
     log = AccessLog(str(path), said.append)
-    log.took(RECORD)
+    log.add(RECORD)
     write, left = os.write, [room]
 
     def full(descriptor: int, data: memoryview) -> int:
@@ -103,10 +103,10 @@ def test_partial_write_on_a_full_disk_breaks_no_later_line(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", full)
-        log.took(RECORD)
+        log.add(RECORD)
         left[0] = 1
-        log.took(RECORD)
-    log.took(structs.replace(RECORD, route="next"))
+        log.add(RECORD)
+    log.add(structs.replace(RECORD, route="next"))
     log.close()
     written = path.read_bytes().splitlines()
     assert (json.loads(written[0])["route"], json.loads(written[-1])["route"]) == ("fast", "next")

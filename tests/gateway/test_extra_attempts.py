@@ -87,7 +87,7 @@ def test_only_attempts_at_hedge_targets_count_as_hedges() -> None:
     assert list(extra_attempts(late, hedged={"c/x"})) == [("race", True), ("hedge", False)]
     metrics = Metrics(hedged=lambda route: {"c/x"} if route == "fast" else None)
     for route in ("fast", "other"):
-        metrics.took(record(*late.attempts, route=route))
+        metrics.add(record(*late.attempts, route=route))
     assert metrics.counts.extra == {
         ("fast", "race", "won"): 1, ("fast", "hedge", "lost"): 1,
         ("other", "hedge", "won"): 1, ("other", "hedge", "lost"): 1,
@@ -97,5 +97,5 @@ def test_only_attempts_at_hedge_targets_count_as_hedges() -> None:
 def test_extra_attempts_are_counted_by_route() -> None:
     metrics = Metrics()
     for route in ("fast", "fast", "safe"):
-        metrics.took(record(FAILED, sent("b/x", 91, 200, role="winner"), route=route))
+        metrics.add(record(FAILED, sent("b/x", 91, 200, role="winner"), route=route))
     assert metrics.counts.extra == {("fast", "fallback", "won"): 2, ("safe", "fallback", "won"): 1}

@@ -82,7 +82,7 @@ def test_known_costs_of_attempts_are_summed_by_client_and_target() -> None:
         )
     )
     for _ in range(2):
-        metrics.took(record(attempt(output_tokens=2), attempt("b/x", role="loser")))
+        metrics.add(record(attempt(output_tokens=2), attempt("b/x", role="loser")))
     found = samples(exposed(metrics))
     assert value(found, "cost_usd_total", client="web", target="a/x") == 1.0
     assert value(found, "cost_usd_total", client="web", target="b/x") is None
@@ -90,7 +90,7 @@ def test_known_costs_of_attempts_are_summed_by_client_and_target() -> None:
 
 def test_odd_fields_of_answers_are_counted_by_target() -> None:
     metrics = Metrics()
-    metrics.took(record(attempt(odd_fields=["usage", "finish_reason"]), attempt("b/x")))
+    metrics.add(record(attempt(odd_fields=["usage", "finish_reason"]), attempt("b/x")))
     found = samples(exposed(metrics))
     assert value(found, "odd_answers_total", target="a/x", field="usage") == 1
     assert value(found, "odd_answers_total", target="a/x", field="finish_reason") == 1
@@ -114,7 +114,7 @@ def test_loser_without_usage_costs_the_winners_prompt() -> None:
         lost("d/x", input_tokens=7, output_tokens=1),
         unsent,
     ]
-    metrics.took(record(won, *losers))
+    metrics.add(record(won, *losers))
     found = samples(exposed(metrics))
     for target, usd in {"b/x": 7, "c/x": 9, "d/x": 17}.items():
         assert value(found, "lost_cost_usd_total", target=target) == usd
@@ -139,7 +139,7 @@ def test_cost_of_a_loser_follows_its_providers_billing_rule(
         )
     )
     lost = attempt("b/x", role="loser", outcome="cancelled", input_tokens=7, output_tokens=1)
-    metrics.took(
+    metrics.add(
         record(attempt(role="winner", input_tokens=7, output_tokens=50), lost, output_limit=400)
     )
     found = samples(exposed(metrics))
@@ -151,7 +151,7 @@ def test_cost_of_a_loser_follows_its_providers_billing_rule(
 def test_attempts_are_counted_by_route_but_exposed_without_it() -> None:
     metrics = Metrics()
     for route in ("fast", "safe", "safe", "a/x"):
-        metrics.took(record(attempt(), route=route))
+        metrics.add(record(attempt(), route=route))
     assert metrics.counts.attempts == {
         ("fast", "a/x", "ok", ""): 1, ("safe", "a/x", "ok", ""): 2, ("direct", "a/x", "ok", ""): 1
     }  # fmt: skip
@@ -167,11 +167,9 @@ def test_a_call_is_counted_once_with_its_attempts() -> None:
     )
     metrics.in_flight = 2
     lost = attempt("b/x", ttft_ns=None, role="loser", outcome="cancelled")
-    metrics.took(
-        record(attempt(role="winner", input_tokens=7, output_tokens=5), lost, cache="miss")
-    )
+    metrics.add(record(attempt(role="winner", input_tokens=7, output_tokens=5), lost, cache="miss"))
     fault = FaultRecord(type="ProviderFault", kind="http_500", phase="head", message="down")
-    metrics.took(
+    metrics.add(
         record(attempt(ttft_ns=None, role="loser", outcome="failed", fault=fault), status=502,
         target="",
                first_token_ns=None)
@@ -214,7 +212,7 @@ def test_every_counter_and_gauge_is_exposed() -> None:
 def test_times_to_first_token_are_in_their_buckets() -> None:
     metrics = Metrics()
     for ns in (1, S // 10, S // 10 + 1, 100 * S):
-        metrics.took(record(attempt(ttft_ns=ns), first_token_ns=ns))
+        metrics.add(record(attempt(ttft_ns=ns), first_token_ns=ns))
     found = samples(exposed(metrics))
     for name, label in (
         ("target_ttft_seconds", {"target": "a/x"}),
@@ -233,7 +231,7 @@ def test_times_to_first_token_are_in_their_buckets() -> None:
 
 def test_whole_answers_have_no_time_to_first_token() -> None:
     metrics = Metrics()
-    metrics.took(
+    metrics.add(
         record(msgspec.structs.replace(attempt(ttft_ns=S), streamed=False), first_token_ns=S)
     )
     assert metrics.counts.target_ttft == {}
@@ -244,8 +242,8 @@ def test_targets_beyond_the_maximum_share_the_label_other(monkeypatch: pytest.Mo
     monkeypatch.setattr(metrics_room, "MAX_TARGETS", 3)
     metrics = Metrics()
     for number in range(20):
-        metrics.took(record(attempt(f"groq/model-{number}"), route=f"groq/model-{number}"))
-    metrics.took(record(attempt("groq/model-0")))
+        metrics.add(record(attempt(f"groq/model-{number}"), route=f"groq/model-{number}"))
+    metrics.add(record(attempt("groq/model-0")))
     found = samples(exposed(metrics))
     assert value(found, "requests_total", route="direct", client="web", status="200") == 20
     assert value(found, "attempts_total", target="other", outcome="ok", fault="") == 17
@@ -256,8 +254,8 @@ def test_unknown_models_do_not_displace_targets_of_routes(monkeypatch: pytest.Mo
     monkeypatch.setattr(metrics_room, "MAX_TARGETS", 3)
     metrics = Metrics(available=lambda: {"a/x": True})
     for number in range(20):
-        metrics.took(record(attempt(f"groq/model-{number}")))
-    metrics.took(record(attempt("a/x")))
+        metrics.add(record(attempt(f"groq/model-{number}")))
+    metrics.add(record(attempt("a/x")))
     assert (
         value(samples(exposed(metrics)), "attempts_total", target="a/x", outcome="ok", fault="")
         == 1
@@ -267,7 +265,7 @@ def test_unknown_models_do_not_displace_targets_of_routes(monkeypatch: pytest.Mo
 def test_control_characters_in_labels_are_escaped() -> None:
     metrics = Metrics()
     name = 'sim/\0\n\r\x1b[31m"\\\ud800\u2028'
-    metrics.took(record(attempt(name), route=name))
+    metrics.add(record(attempt(name), route=name))
     text = exposed(metrics).decode()
     assert all(c.isprintable() or c == "\n" for c in text)
     shown = 'sim/\\x00\\n\\r\\x1b[31m"\\\\ud800\\u2028'
@@ -381,10 +379,10 @@ def test_metrics_are_sent_a_second_after_they_change(monkeypatch: pytest.MonkeyP
 
     async def main() -> None:
         metrics = Metrics(hub=Recorder(Path("hub")))
-        metrics.took(record(attempt()))
+        metrics.add(record(attempt()))
         await asyncio.sleep(0.9)
         assert not posted
-        metrics.took(record(attempt()))
+        metrics.add(record(attempt()))
         await asyncio.sleep(0.2)
         assert len(posted) == 1
         await asyncio.sleep(10)  # the hub did not take the first
@@ -467,7 +465,7 @@ def test_request_forwarded_by_a_local_proxy_is_not_local(path: str, header: str)
 def test_metrics_count_exactly_the_served_requests() -> None:
     async def main() -> None:
         metrics = Metrics()
-        tracker = CallTracker(metrics.took)
+        tracker = CallTracker(metrics.add)
 
         def fake(name: str, **script: Any) -> FakeService:
             return FakeService(script=lambda call: Script(**script), target=name)

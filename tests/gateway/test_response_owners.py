@@ -69,7 +69,7 @@ class TwoTargets:
             for name in ("a/m", "b/m")
         }
 
-    def named(self, model: str, vendor: str, *, subscribed: bool = False) -> str:
+    def serving_name(self, model: str, vendor: str, *, subscribed: bool = False) -> str:
         return model
 
     def service(self, model: str, key: ClientKey | None = None, preferences: Any = None) -> Service:

@@ -94,7 +94,7 @@ class Exported:
 
     def spans(self, *records: CallRecord) -> list[ReadableSpan]:
         for record in records:
-            self.telemetry.took(record)
+            self.telemetry.add(record)
         metrics: Any = self.reader.get_metrics_data()
         found = metrics.resource_metrics[0].scope_metrics[0].metrics if metrics else []
         self.points = {each.name: each.data.data_points for each in found}

@@ -27,7 +27,7 @@ class OneRoute:
     def names(self, key: ClientKey | None) -> list[str]:
         return ["fast"]
 
-    def named(self, model: str, vendor: str, *, subscribed: bool = False) -> str:
+    def serving_name(self, model: str, vendor: str, *, subscribed: bool = False) -> str:
         return model
 
     def service(

@@ -282,11 +282,11 @@ def test_escalation_rate_stays_between_0_and_1(steps: list[tuple[bool, float]]) 
 
 def test_recent_answers_count_more() -> None:
     lately = EscalationRate()
-    assert not lately.known(0)
+    assert not lately.is_known(0)
     for _ in range(ENOUGH):
         lately.add(0, escalated=True)
-    assert lately.known(0)
-    assert not lately.known(HALF_LIFE_NS // 10)
+    assert lately.is_known(0)
+    assert not lately.is_known(HALF_LIFE_NS // 10)
     for _ in range(3 * REMEMBERED):
         lately.add(HALF_LIFE_NS, escalated=False)
     assert lately.share < 0.05

@@ -235,7 +235,7 @@ def test_events_are_cut_from_small_pieces(kind: str, size: int) -> None:
     def feed(text: bytes) -> None:
         cutter = EventCutter()
         assert (
-            b"".join([cutter.feed(piece) for piece in in_pieces(text, size)]) + cutter.left()
+            b"".join([cutter.feed(piece) for piece in in_pieces(text, size)]) + cutter.rest()
             == text
         )
 

@@ -85,7 +85,7 @@ async def batch(
             on_progress=screen.update,
         )
         async with simulated:
-            with screen.shown(len(session.items)):
+            with screen.display(len(session.items)):
                 result = await session.run()
     return BatchRun(
         result=result,

@@ -315,7 +315,7 @@ class SimulatedProvider:
         def store_prompt() -> None:
             nonlocal evicted_tokens
             evicted_tokens = replica.store(request.cached)
-            times = sender.took(request.arrived_ns)
+            times = sender.times(request.arrived_ns)
             self._server_counts.began(times, request.prompt_tokens, request.cached_tokens)
 
         endpoint, parsed = request.endpoint, request.parsed
@@ -362,7 +362,7 @@ class SimulatedProvider:
             sender.end("abandoned")
             stop()
             if sender.outcome == "complete":
-                self._server_counts.completed(sender.took(request.arrived_ns))
+                self._server_counts.completed(sender.times(request.arrived_ns))
             self._record(request, request.fault_kind, in_flight, sender, evicted_tokens)
 
     def _record(

@@ -96,7 +96,7 @@ async def send_stream(
         case "complete":
             sender.release()
             sender.stamp()  # for tokens that the API format sends only with the end
-            await cycle.send(_end(request, writer, sender.took(request.arrived_ns)), last=True)
+            await cycle.send(_end(request, writer, sender.times(request.arrived_ns)), last=True)
         case "error_event":
             await cycle.send(b"", last=True)
         case "cut":
@@ -117,7 +117,7 @@ async def send_whole(
     if outcome == "error_event":
         message, kind, code = IN_STREAM_ERROR
         raise RejectedRequest(500, message, code=code, type=kind)
-    body = _whole(request, writer, sender.took(request.arrived_ns))
+    body = _whole(request, writer, sender.times(request.arrived_ns))
     sender.stamp()
     half = body[: len(body) // 2]
     if outcome == "cut":

@@ -80,7 +80,7 @@ class ResponseSender:
     def over(self) -> bool:
         return self.outcome is not None
 
-    def took(self, arrived_ns: int) -> ServerTimes:
+    def times(self, arrived_ns: int) -> ServerTimes:
         if not self.planned_ns:
             return ServerTimes(0, 0, 0)
         return ServerTimes(

@@ -229,7 +229,7 @@ MILLION = [
 
 def test_cost_of_today_without_a_log_is_known_until_midnight() -> None:
     played = Played(PRICED, hour=22)
-    played.metrics.took(record(attempt()))
+    played.metrics.add(record(attempt()))
     assert played.data(after_s=3600).usd_today == 0.5
     assert played.data(after_s=3500).usd_today == 0.5
     assert played.data(after_s=101).usd_today is None
@@ -238,13 +238,13 @@ def test_cost_of_today_without_a_log_is_known_until_midnight() -> None:
 def test_cost_of_today_restarts_at_midnight_with_one_log_read() -> None:
     log = Log(MILLION, [])
     played = Played(PRICED, hour=22, log=log)
-    played.metrics.took(record(attempt()))
+    played.metrics.add(record(attempt()))
     # of which the counters' half a dollar is a part
     assert played.data(after_s=60).usd_today == pytest.approx(2)
-    played.metrics.took(record(attempt()))
+    played.metrics.add(record(attempt()))
     assert played.data(after_s=60).usd_today == pytest.approx(2.5)
     assert played.data(after_s=7200).usd_today == pytest.approx(0)
-    played.metrics.took(record(attempt()))
+    played.metrics.add(record(attempt()))
     assert played.data(after_s=60).usd_today == pytest.approx(0.5)
     midnights = [datetime(2026, 11, day, tzinfo=UTC) for day in (20, 21)]
     assert log.asked == [("", midnight) for midnight in midnights]
@@ -266,7 +266,7 @@ def test_clients_and_teams_have_what_they_spent_in_the_month() -> None:
     )
     played = Played(PRICED + text, hour=3, log=log)
     played.data(after_s=1)
-    played.metrics.took(record(attempt()))
+    played.metrics.add(record(attempt()))
     found = played.data(after_s=60)
     spent = [(each.name, each.usd_today, each.usd_month) for each in (*found.clients, *found.teams)]
     assert spent == [("web", 0.5, 2.5), ("more", 2, 4), ("ours", 2.5, 4.5)]
@@ -275,7 +275,7 @@ def test_clients_and_teams_have_what_they_spent_in_the_month() -> None:
 
 def test_without_a_log_spending_is_known_since_the_start() -> None:
     played = Played(PRICED + "keys: [{name: web, key: env:WEB_KEY}]\n", hour=22)
-    played.metrics.took(record(attempt()))
+    played.metrics.add(record(attempt()))
     found = [played.data(after_s=each).clients[0] for each in (60, 7200, 9 * 86_400)]
     assert [(each.usd_today, each.usd_month) for each in found] == [
         (0.5, 0.5),
@@ -288,9 +288,9 @@ def test_without_a_log_spending_is_known_since_the_start() -> None:
 def test_a_log_that_cannot_be_read_is_reported_once() -> None:
     log = Log(None)
     played = Played(PRICED, hour=3, log=log)
-    played.metrics.took(record(attempt()))
+    played.metrics.add(record(attempt()))
     assert played.data(after_s=2).usd_today == 0
-    played.metrics.took(record(attempt()))
+    played.metrics.add(record(attempt()))
     assert played.data(after_s=2).usd_today == 0.5
     assert played.said == ["no disk. The dashboard counts today's cost from now on."]
 
@@ -298,7 +298,7 @@ def test_a_log_that_cannot_be_read_is_reported_once() -> None:
 def test_data_are_collected_at_most_once_a_second() -> None:
     played = Played(PRICED, hour=3)
     first = played.data(after_s=0)
-    played.metrics.took(record(attempt()))
+    played.metrics.add(record(attempt()))
     assert played.data(after_s=0.9) == first
     assert played.data(after_s=0.2).requests.all == 1
 

@@ -52,7 +52,7 @@ POLICIES = {"fast": parse('race("a/x", "b/x")'), "safe": parse('fallback("a/x", 
 def counts(*records: CallRecord, **settings: Any) -> MetricCounts:
     metrics = Metrics(**settings)
     for each in records:
-        metrics.took(each)
+        metrics.add(each)
     return metrics.counts
 
 
@@ -291,8 +291,8 @@ def test_recent_calls_and_failures_are_listed_newest_first() -> None:
         "end_ns": began + 401 * MS,
     }
     recent = RecentCalls()
-    recent.took(record(won, failed, call="saved", **times))
-    recent.took(
+    recent.add(record(won, failed, call="saved", **times))
+    recent.add(
         record(call="lost", status=502, target="", outcome="failed", fault="no_target", **times)
     )
     with clock.using(lambda: began, lambda: 1_790_000_000 * NS_PER_S):
@@ -321,8 +321,8 @@ def test_recent_calls_and_failures_are_listed_newest_first() -> None:
 
 def test_a_recent_call_has_the_probability_of_its_choice() -> None:
     recent = RecentCalls()
-    recent.took(record(choice=RoutingChoice(1, 3, 0.1)))
-    recent.took(record())
+    recent.add(record(choice=RoutingChoice(1, 3, 0.1)))
+    recent.add(record())
     without, chosen = recent_calls(recent)
     assert (chosen.choice, chosen.odds) == (2, 0.1)
     assert (without.choice, without.odds) == (0, 0.0)
@@ -331,7 +331,7 @@ def test_a_recent_call_has_the_probability_of_its_choice() -> None:
 def test_only_the_last_calls_are_kept() -> None:
     recent = RecentCalls()
     for number in range(50):
-        recent.took(record(failure("http_503"), call=str(number)))
+        recent.add(record(failure("http_503"), call=str(number)))
     assert [each.call for each in recent_calls(recent)] == [
         str(number) for number in range(49, 29, -1)
     ]

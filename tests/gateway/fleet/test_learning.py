@@ -299,7 +299,7 @@ def test_hostile_report_stops_neither_exchange_nor_calls() -> None:
             assert (await world.ask(every_s=0.5)).fault is None
             await world.ask(100, every_s=0.5)
             assert world.asked("a/x") == 101
-            assert "new/y" not in world.states.known()
+            assert "new/y" not in world.states.by_name()
             assert gateway.learning.invalid > 50
             assert len(gateway.said) == 1
             lying.cancel()

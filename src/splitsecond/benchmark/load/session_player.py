@@ -159,7 +159,7 @@ class Player:
 
     def primed(self, counts: Observation | None) -> None:
         if counts is not None and counts.input_tokens:
-            self._conversation.counted(counts.input_tokens)
+            self._conversation.note_count(counts.input_tokens)
 
     def answered(
         self, number: int, text: str, calls: Sequence[dict[str, Any]], counts: Observation | None

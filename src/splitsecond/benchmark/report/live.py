@@ -191,7 +191,7 @@ class BatchProgress:
         )
 
     @contextmanager
-    def shown(self, total: int) -> Iterator[None]:
+    def display(self, total: int) -> Iterator[None]:
         self._task = self._bar.add_task("", total=total)
         with self._bar:
             yield

@@ -66,7 +66,7 @@ class Turns(Struct, frozen=True):
     session: RoundNumbers
     reported: bool
 
-    def chosen(self, which: Flags) -> "Turns":
+    def where(self, which: Flags) -> "Turns":
         columns = (name for name in self.__struct_fields__ if name != "reported")
         return replace(self, **{name: getattr(self, name)[which] for name in columns})
 
@@ -102,7 +102,7 @@ def model_of(turns: Turns) -> PrefillModel | None:
 def models_of(turns: Turns, parts: Flags) -> list[PrefillModel | None]:
     """Return the model of each part of the turns, which a row of `parts` flags."""
     has_ttft = turns.ttft_s > 0
-    timed = turns.chosen(has_ttft)
+    timed = turns.where(has_ttft)
     return fitted_parts(timed.total - timed.cached, timed.cached, timed.ttft_s, parts[:, has_ttft])
 
 
@@ -155,7 +155,7 @@ def session_findings(
     is_measured = np.array([o.role == "measured" for o in succeeded], dtype=bool)
     answered = [o for o in succeeded if o.role == "measured"]
     basis = turns_of(succeeded)
-    turns, model = basis.chosen(is_measured), model_of(basis)
+    turns, model = basis.where(is_measured), model_of(basis)
     known_well, miss = (each & is_measured for each in judged_misses(basis, model))
     by, could = session_groupings(answered), known_well[is_measured]
     times = session_times(sent)
@@ -384,7 +384,7 @@ class _FitFindings(Struct, frozen=True):
         ]
 
     def _numbers(self, model: PrefillModel, part: Flags) -> Floats:
-        gone = self.basis.chosen(part & self.miss)
+        gone = self.basis.where(part & self.miss)
         absent = gone.ideal - gone.cached if gone.reported else gone.ideal
         cost = float(absent.sum()) * max(model.new - model.reused, 0.0)
         waiting = float(self.basis.ttft_s[part & self.counted].sum())

@@ -63,7 +63,7 @@ class Conversation:
         other._counted, other._surplus = self._counted, self._surplus
         return other
 
-    def counted(self, tokens: int) -> None:
+    def note_count(self, tokens: int) -> None:
         """Take the server's count of the prompt that was sent.
 
         What a turn has beside its words, such as the template of its messages, is expected of the

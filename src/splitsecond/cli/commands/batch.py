@@ -82,7 +82,7 @@ def batch(
                 return await session.run()
 
         with Interruption() as stop:
-            with progress.shown(len(session.items)):
+            with progress.display(len(session.items)):
                 throughput = stop.run(
                     run(), first=session.interrupt, loop_factory=uvloop.new_event_loop
                 )

@@ -36,7 +36,7 @@ class ContinuationEncoder(ABC):
         return self._cutter.whole(data)
 
     def rest(self) -> bytes:
-        return self._cutter.left()
+        return self._cutter.rest()
 
     def decode(self, data: bytes, at: int) -> list[Event]:
         """Decode `data`, the next that `cut` or `rest` returned."""

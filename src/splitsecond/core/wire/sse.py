@@ -170,7 +170,7 @@ class EventCutter(Struct):
             if self.is_json is None and (start := data.lstrip(LEADING)):
                 self.is_json = start.startswith(b"{")
             if self.is_json:
-                return self.left() + data
+                return self.rest() + data
         tail = self.tail
         if not tail and data.endswith(b"\n\n"):  # usually a read is one or more whole events
             return data
@@ -185,7 +185,7 @@ class EventCutter(Struct):
         del tail[:end]
         return whole
 
-    def left(self) -> bytes:
+    def rest(self) -> bytes:
         """Return the incomplete event and forget it."""
         left = bytes(self.tail)
         self.tail.clear()

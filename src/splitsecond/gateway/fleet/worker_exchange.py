@@ -93,7 +93,7 @@ class WorkerExchange:
         self._receive(view, now_ns)
 
     def _report(self, now_ns: int) -> dict[str, TargetReport]:
-        states = self._states.known()
+        states = self._states.by_name()
         names = dict.fromkeys([*(name for name in self._routed if name in states), *states])
         self._known = {name: each for name, each in self._known.items() if name in states}
         reports: dict[str, TargetReport] = {}
@@ -187,14 +187,14 @@ class WorkerExchange:
             self._use_reports(
                 {} if view is None else view.targets, now_ns if view is None else view.at_ns, now_ns
             )
-        for state in self._states.known().values():
+        for state in self._states.by_name().values():
             needs_turn = view is not None and state.breaker.needs_turn()
             state.breaker.turn_until_ns = (
                 view.turns.get(state.name, 0) if view is not None and needs_turn else None
             )
 
     def _use_reports(self, targets: Mapping[str, TargetReport], at_ns: int, now_ns: int) -> None:
-        states, routed = self._states.known(), set(self._routed)
+        states, routed = self._states.by_name(), set(self._routed)
         reports = {
             name: report for name, report in targets.items() if name in states or name in routed
         }

@@ -187,7 +187,7 @@ class Calls:
         else:
             request = read(*arguments, streams=form.streams)
         subscribed = SUBSCRIPTION_HEADER in cycle.headers
-        model = self._routes.named(request.model, form.vendor, subscribed=subscribed)
+        model = self._routes.serving_name(request.model, form.vendor, subscribed=subscribed)
         if model != request.model:
             request = msgspec.structs.replace(request, model=model)
         return request, large

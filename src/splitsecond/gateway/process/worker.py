@@ -104,9 +104,9 @@ class GatewayWorker:
             listeners=Listeners(
                 self._observe,
                 [
-                    self._metrics.took,
-                    self._recent.took,
-                    *(each.took for each in (self._telemetry, self._access_log) if each),
+                    self._metrics.add,
+                    self._recent.add,
+                    *(each.add for each in (self._telemetry, self._access_log) if each),
                 ],
                 self._charge,
             ),
@@ -393,7 +393,7 @@ class GatewayWorker:
     def _settle(self, journal: Journal) -> None:
         def keep(records: Sequence[CallRecord]) -> bool:
             for each in records:
-                self._metrics.took(each)
+                self._metrics.add(each)
             log = self.router.log
             if log is not None and (self._hub is None or not save_orphans(log, records)):
                 for each in records:

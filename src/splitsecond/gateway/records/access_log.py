@@ -59,7 +59,7 @@ class AccessLog:
             self._descriptor = os.dup(1) if self._path is None else _opened(self._path)
         self._check_ns = clock.now_ns() + int(CHECK_S * clock.NS_PER_S)
 
-    def took(self, record: CallRecord) -> None:
+    def add(self, record: CallRecord) -> None:
         winner = next((each for each in reversed(record.attempts) if each.role == "winner"), None)
         first_ns = record.first_token_ns
         self._write(

@@ -111,7 +111,7 @@ class Metrics:
             hub.on_open.append(self.changed)
             hub.on_lost.append(self.changed)
 
-    def took(self, record: CallRecord) -> None:
+    def add(self, record: CallRecord) -> None:
         counts = self.counts
         route = record.route_label
         counts.requests[route, record.client, record.status] += 1

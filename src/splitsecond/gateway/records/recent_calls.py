@@ -18,7 +18,7 @@ class RecentCalls:
         self.calls: deque[CallRecord] = deque(maxlen=CALLS)
         self.failures: deque[tuple[CallRecord, Observation | None]] = deque(maxlen=FAILURES)
 
-    def took(self, record: CallRecord) -> None:
+    def add(self, record: CallRecord) -> None:
         self.calls.append(record)
         failed = False
         for attempt in record.attempts:

@@ -160,7 +160,7 @@ class Telemetry:
                 explicit_bucket_boundaries_advisory=list(TOKENS_PER),
             ).record
 
-    def took(self, record: CallRecord) -> None:
+    def add(self, record: CallRecord) -> None:
         self._measure(record)
         context = trace_context(record.call, record.traceparent)
         low_bits = context.trace & ((1 << 64) - 1)

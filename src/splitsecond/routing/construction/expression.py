@@ -20,7 +20,7 @@ from splitsecond.core.errors import CallerFault
 from splitsecond.routing.construction.catalogue_of_policies import POLICIES
 from splitsecond.routing.construction.user_policies import REGISTERED
 from splitsecond.routing.machinery.definition import Policy
-from splitsecond.routing.machinery.settings import SettingLiteral, setting_text, written
+from splitsecond.routing.machinery.settings import SettingLiteral, policy_text, setting_text
 
 LONGEST = 4000
 """The most characters of a policy."""
@@ -51,7 +51,7 @@ class PolicyExpression(Struct, frozen=True):
     own: Policy | None = None
 
     def __repr__(self) -> str:
-        return written(self.policy, self.branches, dict(self.named), dict(self.settings))
+        return policy_text(self.policy, self.branches, dict(self.named), dict(self.settings))
 
     @property
     def definition(self) -> Policy:

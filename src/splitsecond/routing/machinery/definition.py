@@ -22,7 +22,7 @@ from splitsecond.routing.machinery.settings import (
     Share,
     flag,
     one_of,
-    written,
+    policy_text,
 )
 from splitsecond.routing.targets.target_states import TargetStates
 
@@ -162,7 +162,7 @@ class Policy:
         all_settings = {name: parsed.get(name, default) for name, default in self._defaults.items()}
         if not self._takes_context:
             return self.make(*branches, **named_branches, **parsed)
-        text = written(self.name, branches, named_branches, all_settings)
+        text = policy_text(self.name, branches, named_branches, all_settings)
         return self.make(replace(context, text=text), *branches, **named_branches, **parsed)
 
     def names_branch(self, keyword: str) -> bool:

@@ -229,7 +229,7 @@ def one_of(name: str, value: object, words: Sequence[str]) -> str:
     return value
 
 
-def written(
+def policy_text(
     policy: str,
     branches: Sequence[object],
     named_branches: Mapping[str, object],

@@ -144,7 +144,7 @@ class Cascade(PolicyService):
 
     def _costs_more(self, call: Call) -> bool:
         rate, now_ns = self._escalations, clock.now_ns()
-        if not rate.known(now_ns):
+        if not rate.is_known(now_ns):
             rate.dearer = False
             return False
         small, large = self._usd(call, now_ns)

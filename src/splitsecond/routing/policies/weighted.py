@@ -52,7 +52,7 @@ class Weighted(PolicyService):
             and (session := call.notes.session) is not None
             and len(available) > 1
         ):
-            home = self._sessions.kept(session, available)
+            home = self._sessions.home(session, available)
             if home is not None:
                 self._charge(home[0], available)
                 yield home

@@ -118,7 +118,9 @@ def error_response(fault: Fault, form: ClientFormat = OPENAI_CHAT) -> ErrorRespo
     )
     status = form.statuses.get(status, status)
     return ErrorResponse(
-        status, headers, form.error_body(status, str(shown(fault)), kind, code, param or None)
+        status,
+        headers,
+        form.error_body(status, str(without_addresses(fault)), kind, code, param or None),
     )
 
 
@@ -155,12 +157,14 @@ def _least_wait_ns(fault: AllFailed) -> int:
     return min(filter(None, waits), default=DOWN_NS)
 
 
-def shown(fault: Fault) -> Fault:
+def without_addresses(fault: Fault) -> Fault:
     """Return `fault` without addresses, ports and files of the gateway; the target's name and the
     kind remain."""
     match fault:
         case AllFailed():
-            return AllFailed([shown(cause) for cause in fault.causes], target=fault.target)
+            return AllFailed(
+                [without_addresses(cause) for cause in fault.causes], target=fault.target
+            )
         case NetworkFault():
             words = _NETWORK.get(fault.kind, "it cannot be reached")
             return NetworkFault(words, kind=fault.kind, phase=fault.phase, target=fault.target)

@@ -83,7 +83,7 @@ class Routes:
             name for name in self._routes if name != OTHERS and (key is None or key.allows(name))
         ]
 
-    def named(self, model: str, vendor: str, *, subscribed: bool = False) -> str:
+    def serving_name(self, model: str, vendor: str, *, subscribed: bool = False) -> str:
         """Return the route or target that serves `model`, which a client of the API of `vendor`
         named.
 

@@ -37,7 +37,7 @@ class EscalationRate:
             self._weight * 2.0 ** ((self._at_ns - now_ns) / HALF_LIFE_NS) if self._weight else 0.0
         )
 
-    def known(self, now_ns: int) -> bool:
+    def is_known(self, now_ns: int) -> bool:
         return self.weight(now_ns) >= ENOUGH
 
     def __repr__(self) -> str:

@@ -147,7 +147,7 @@ class LoadEffect:
         self._covariance += (more * surprise - self._covariance) * _LOAD_SMOOTHING
 
 
-def kept(age_ns: float) -> float:
+def remaining_share(age_ns: float) -> float:
     """Return the share of a deviation from the usual speed that is left when it was measured so
     long ago.
 
@@ -189,7 +189,7 @@ class PrefillFit:
         """Return a, b and c as expected now, by what is left of the deviation from the usual
         ones."""
         a, b, c = self._usual
-        left = kept(now_ns - self._at_ns)
+        left = remaining_share(now_ns - self._at_ns)
         return a + (self.a - a) * left, b + (self.b - b) * left, c + (self.c - c) * left
 
     def variance(self, calls: float, new: float, cached: float, now_ns: int) -> float:
@@ -285,7 +285,7 @@ class TokenPace:
     def expected_ns(self, now_ns: int, deviations: float = 0.0) -> float:
         """Return the expected time per token; of an answer that is so many standard deviations
         slower."""
-        deviation = (self._log - self._mean) * kept(now_ns - self._at_ns)
+        deviation = (self._log - self._mean) * remaining_share(now_ns - self._at_ns)
         return exp(self._mean + deviation + deviations * sqrt(self._noise))
 
     def add(self, tpot_ns: float, now_ns: int) -> None:

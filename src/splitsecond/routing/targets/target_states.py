@@ -193,7 +193,7 @@ class TargetStates:
     def cascades(self) -> Mapping[str, EscalationRate]:
         return dict(self._cascades)
 
-    def known(self) -> Mapping[str, TargetState]:
+    def by_name(self) -> Mapping[str, TargetState]:
         return self._states
 
     def state(self, target: str) -> TargetState:

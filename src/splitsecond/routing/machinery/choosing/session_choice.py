@@ -87,7 +87,7 @@ class SessionChoice:
         self, states: TargetStates, policy: str, *, by: By = "total", at: float | None = None
     ) -> None:
         self._states = states
-        self._targets = states.known()
+        self._targets = states.by_name()
         self._policy = policy
         self._by = by
         self._deviations = 0.0 if at is None or at == 0.5 else NormalDist().inv_cdf(at)
@@ -145,7 +145,7 @@ class SessionChoice:
             if each is not first:
                 yield each.branch, f"{self._policy}: {each.branch.label}", 1.0, ()
 
-    def kept(self, session: CallSession, among: Sequence[Branch]) -> Choice | None:
+    def home(self, session: CallSession, among: Sequence[Branch]) -> Choice | None:
         """Return the branch that probably has most of a session in its cache, and why; None: none
         has enough of it."""
         if session.reusable_tokens < MIN_CACHED:
@@ -173,7 +173,7 @@ class SessionChoice:
     ) -> Choice | None:
         """Return where a session goes that another branch than `preferred` has more of in its
         cache, and why."""
-        home = self.kept(session, among)
+        home = self.home(session, among)
         if home is None or home[0] is preferred:
             return None
         turn = self._turn(call, session, (home[0], preferred))
