@@ -416,7 +416,7 @@ def test_hub_loads_no_policy_and_no_api_format() -> None:
 
 
 @pytest.mark.system
-def test_gateway_without_fleet_and_log_loads_no_module_of_them_and_no_slow_library() -> None:
+def test_gateway_without_fleet_and_log_loads_no_module_of_them() -> None:
     program = (
         "import sys, splitsecond.gateway.__main__, splitsecond.cli.commands.serve as _;"
         "from splitsecond.routing.configuration.reading import read;"

@@ -171,9 +171,9 @@ def _targets(
     table.add_column("target", overflow="fold", no_wrap=not name_width)
     headings = ("DNS", "TCP", "TLS", "round\ntrip", "TTFT\ncold", "TTFT\nwarm", "tokens\nby")
     columns = zip(headings, zip(*map(_times, checks), strict=True), strict=True)
-    shown = add_columns(table, dict(columns), left_out)
+    columns_left = add_columns(table, dict(columns), left_out)
     table.add_column("works", no_wrap=True)
-    for check, *times in zip(checks, *shown, strict=True):
+    for check, *times in zip(checks, *columns_left, strict=True):
         works = Text("no", "bold red") if check.fault else Text("yes", "green")
         table.add_row(name_text(check.name, name_width), *times, works)
     return table

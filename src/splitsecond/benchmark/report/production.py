@@ -106,13 +106,13 @@ def print_fitting(
 
     `fewer`: the headings that can be left out, in this order.
     """
-    found = _fitting(console, table, fewer)
-    print_table(found, console)
-    shown = [column.header for column in found.columns]
+    fitting = _fitting(console, table, fewer)
+    print_table(fitting, console)
+    headings = [column.header for column in fitting.columns]
     every = [str(column.header) for column in table(frozenset(), True, 0).columns]
-    missing = [each for each in every if each not in (*shown, shown_elsewhere)]
+    missing = [each for each in every if each not in (*headings, shown_elsewhere)]
     print_left_out([each.replace("\n", " ") for each in missing], console)
-    return shown_elsewhere in shown
+    return shown_elsewhere in headings
 
 
 def _fitting(console: Console, table: DrawTable, fewer: Sequence[str]) -> Table:
@@ -122,14 +122,14 @@ def _fitting(console: Console, table: DrawTable, fewer: Sequence[str]) -> Table:
     for name_width, left_out, beside in product(
         (0, SHORTEST_NAME), range(len(fewer) + 1), (True, False)
     ):
-        found = table(frozenset(fewer[:left_out]), beside, name_width)
-        room = console.width - console.measure(found, options=unlimited).maximum
+        candidate = table(frozenset(fewer[:left_out]), beside, name_width)
+        room = console.width - console.measure(candidate, options=unlimited).maximum
         if room >= 0:
             break
     if name_width and room > 0:
-        widest = max(console.measure(cell).maximum for cell in found.columns[0].cells)
-        found = table(frozenset(fewer[:left_out]), beside, max(widest, SHORTEST_NAME) + room)
-    return found
+        widest = max(console.measure(cell).maximum for cell in candidate.columns[0].cells)
+        candidate = table(frozenset(fewer[:left_out]), beside, max(widest, SHORTEST_NAME) + room)
+    return candidate
 
 
 def _grade(speed: ProductionSpeed) -> Text:

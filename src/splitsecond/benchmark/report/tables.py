@@ -147,10 +147,10 @@ def add_columns(
     table: Table, columns: Mapping[str, C], left_out: Set[str] = frozenset()
 ) -> list[C]:
     """Add a column for each heading that is not `left_out`; return the values of these."""
-    shown = {heading: each for heading, each in columns.items() if heading not in left_out}
-    for heading in shown:
+    remaining = {heading: each for heading, each in columns.items() if heading not in left_out}
+    for heading in remaining:
         table.add_column(heading, justify="right", no_wrap=True)
-    return list(shown.values())
+    return list(remaining.values())
 
 
 def name_text(name: str, name_width: int) -> Text:
@@ -166,8 +166,8 @@ def filled(
 ) -> Table:
     table = titled_table(title, collapse_padding=not layout.beside)
     table.add_column("target", no_wrap=True, min_width=SHORTEST_NAME)
-    shown = add_columns(table, dict(zip(headings, columns, strict=True)))
-    texts = [[_name(*each, layout) for each in names], *(_texts(c, layout) for c in shown)]
+    cells = add_columns(table, dict(zip(headings, columns, strict=True)))
+    texts = [[_name(*each, layout) for each in names], *(_texts(c, layout) for c in cells)]
     for row in zip(*texts, strict=True):
         table.add_row(*row)
     return table

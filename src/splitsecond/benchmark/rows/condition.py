@@ -124,9 +124,9 @@ def condition_findings(
     )
 
 
-def _of_settings(asked: AskedCondition) -> dict[str, Any]:
+def _of_settings(condition: AskedCondition) -> dict[str, Any]:
     left_out = ("output_tokens", "shared_blocks", "usage")
-    return {name: value for name, value in asdict(asked).items() if name not in left_out}
+    return {name: value for name, value in asdict(condition).items() if name not in left_out}
 
 
 def _load(

@@ -184,8 +184,8 @@ def _table(entries: Sequence[ModelEntry], left_out: Sequence[str], name_width: i
     ]
     headings = ("context", "in $/M", "cached", "out $/M", "mix", "price of")
     columns = dict(zip(headings, zip(*cells, strict=True), strict=True))
-    shown = add_columns(table, columns, set(left_out))
-    for entry, *row in zip(entries, *shown, strict=True):
+    remaining = add_columns(table, columns, set(left_out))
+    for entry, *row in zip(entries, *remaining, strict=True):
         name = Text(broken(entry.target, name_width) if name_width else "")
         if name_width and (end := _end(entry, today)):
             name.append(f"\n{end}", "dim")

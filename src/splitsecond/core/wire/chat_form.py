@@ -229,22 +229,27 @@ def chat_messages(
         raise CallerFault(f"messages: {error}") from None
     if not messages:
         raise CallerFault("the request has no messages")
-    known = {*_OPENAI_FIELDS, *own}
+    own_names = {*_OPENAI_FIELDS, *own}
     for number, (message, fields) in enumerate(zip(messages, value, strict=True)):
         _check(message, f"messages[{number}]", api_format)
-        message.role = _ROLES[message.role]
-        if isinstance(message.content, list):
-            message.content = [standard_part(part) for part in message.content]
-            if "detail" not in own and any(map(_has_detail, message.content)):
-                left_out(call, "detail")
+        _standardize(call, message, own)
         message.native = {name: fields[name] for name in own if name in fields}
-        if not fields.keys() <= known:
-            leave_out_unknown(call, fields, known)
-        if message.name and message.role != "tool":
-            left_out(call, "name")
+        if not fields.keys() <= own_names:
+            leave_out_unknown(call, fields, own_names)
     if system_apart and all(message.role == "system" for message in messages):
         messages[-1].role = "user"
     return messages
+
+
+def _standardize(call: Call, message: Message, own: Collection[str]) -> None:
+    """Give a message its usual role and parts; note in `call` what the format does not have."""
+    message.role = _ROLES[message.role]
+    if isinstance(message.content, list):
+        message.content = [standard_part(part) for part in message.content]
+        if "detail" not in own and any(map(_has_detail, message.content)):
+            left_out(call, "detail")
+    if message.name and message.role != "tool":
+        left_out(call, "name")
 
 
 def _has_detail(part: dict[str, Any]) -> bool:

@@ -138,8 +138,8 @@ class VectorsDecoder(_TranslatedItems):
     whole_form = msgspec.json.Decoder(_Vectors, strict=False)
 
     def _take_whole(self, answer: _Vectors, body: bytes) -> None:
-        given = answer.embeddings
-        items = given.numbers if isinstance(given, _Floats) else given or []
+        embeddings = answer.embeddings
+        items = embeddings.numbers if isinstance(embeddings, _Floats) else embeddings or []
         vectors = [_decode_values(each).values if _begins(each) == b"{" else each for each in items]
         if not all(_begins(each) == b"[" for each in vectors):
             vectors = []
@@ -159,10 +159,10 @@ def decoder(
     chat: Callable[[Operation], Decoder], *, rankings: bool = False
 ) -> Callable[..., Decoder]:
     """Return the function that makes the decoders of a format; `chat` makes that of a chat."""
-    made: dict[Operation, Callable[[Operation], Decoder]] = {"embeddings": VectorsDecoder}
+    decoders: dict[Operation, Callable[[Operation], Decoder]] = {"embeddings": VectorsDecoder}
     if rankings:
-        made["rerank"] = RankingDecoder
-    return lambda operation="chat": made.get(operation, chat)(operation)
+        decoders["rerank"] = RankingDecoder
+    return lambda operation="chat": decoders.get(operation, chat)(operation)
 
 
 class ItemsTranscoder(Transcoder):
@@ -191,10 +191,10 @@ class ItemsTranscoder(Transcoder):
 
     def _vectors(self) -> Fields:
         vectors = msgspec.json.decode(self._items or "[]", type=list[Raw])
-        made = map(_in_base64, vectors) if self._base64 else vectors
+        encoded = map(_in_base64, vectors) if self._base64 else vectors
         data = [
             {"object": "embedding", "index": index, "embedding": each}
-            for index, each in enumerate(made)
+            for index, each in enumerate(encoded)
         ]
         usage = {"prompt_tokens": self._tokens, "total_tokens": self._tokens}
         return {"object": "list", "data": data, "model": self._model, "usage": usage}

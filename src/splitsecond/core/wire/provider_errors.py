@@ -302,11 +302,11 @@ def in_band_fault(error: ProviderError, data: bytes, *, phase: Phase) -> Fault:
     words = error.message or ", ".join(error.codes) or "no message"
     message = f"the provider put an error inside a 200: {words}"
     kind = _rule_of(IN_BAND, error)[1] if phase == "first token" else ""
-    known: dict[str, Any] = {"phase": phase, "excerpt": excerpt(data)}
-    known |= {"kind": kind, "hint": _RULE_HINTS[kind]} if kind else {"kind": "in_band_error"}
+    details: dict[str, Any] = {"phase": phase, "excerpt": excerpt(data)}
+    details |= {"kind": kind, "hint": _RULE_HINTS[kind]} if kind else {"kind": "in_band_error"}
     if kind == CONTEXT_EXCEEDED:
-        return CallerFault(message, **known, param=error.param)
-    return ProviderFault(message, **known, status=IN_BAND)
+        return CallerFault(message, **details, param=error.param)
+    return ProviderFault(message, **details, status=IN_BAND)
 
 
 def _rule_of(status: int, error: ProviderError) -> tuple[Rule | None, str]:
@@ -465,9 +465,9 @@ def _is_daily(payload: Any) -> bool:
     violations = (detail.get("violations") for detail in _details(payload))
     return any(
         isinstance(each, dict) and "PerDay" in str(each.get("quotaId"))
-        for found in violations
-        if isinstance(found, list)
-        for each in found
+        for match in violations
+        if isinstance(match, list)
+        for each in match
     )
 
 

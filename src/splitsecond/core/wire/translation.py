@@ -176,10 +176,10 @@ def short(value: Any) -> str:
     return text if len(text) <= 80 else text[:79] + "…"
 
 
-def check_word(place: str, word: Any, known: Collection[str]) -> None:
-    """Raise `CallerFault` if the value at `place` is not one of the `known` words."""
-    if not isinstance(word, str) or word not in known:
-        raise CallerFault(f"{place} is {short(word)}: expected one of {', '.join(known)}")
+def check_word(place: str, word: Any, words: Collection[str]) -> None:
+    """Raise `CallerFault` if the value at `place` is not one of the `words` words."""
+    if not isinstance(word, str) or word not in words:
+        raise CallerFault(f"{place} is {short(word)}: expected one of {', '.join(words)}")
 
 
 def object_field(name: str, value: Any) -> Fields:

@@ -87,7 +87,7 @@ class Calls:
 
     `tracker` records each call. `owners`: the clients and targets of stored responses.
     `conversations`: learn from `sessions` what other workers know; None: there are none. `bodies`:
-    those in memory; whoever calls `serve` releases the one of its request.
+    those in memory; the caller of `serve` releases that of its request.
     """
 
     def __init__(

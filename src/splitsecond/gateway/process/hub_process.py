@@ -140,7 +140,7 @@ async def hub(
     tables = None if slot is None else slot.shared
     name, instance = f"{socket.gethostname()}:{port}", secrets.token_hex(8)
 
-    def hub_settings(wanted: GatewaySettings) -> HubSettings:
+    def hub_settings(new_settings: GatewaySettings) -> HubSettings:
         fleet = None
         if settings.shared is not None and tables is not None:
             fleet = FleetSettings(
@@ -151,7 +151,7 @@ async def hub(
                 ceilings=tables.ceilings,
                 budgets=tables.budgets,
                 workers=settings.listen.workers,
-                keys=limited_keys(wanted.keys),
+                keys=limited_keys(new_settings.keys),
             )
         errors = dict(internal_errors.counts)
         return HubSettings(
@@ -161,11 +161,11 @@ async def hub(
     begin = hub_settings(settings)
     process = HubProcess(begin)
     if settings.log is None and tables is None:
-        yield lambda wanted: process.send(hub_settings(wanted))
+        yield lambda new_settings: process.send(hub_settings(new_settings))
         return
     async with process.running():
         if begin.fleet is not None:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(process.ready.wait(), FLEET_START_S)
-        yield lambda wanted: process.send(hub_settings(wanted))
+        yield lambda new_settings: process.send(hub_settings(new_settings))
     settle_all(socket_path)

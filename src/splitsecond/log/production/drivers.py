@@ -174,8 +174,8 @@ def _judged(
     shares = np.array([_share(table) for table in tables])
     best = int(shares.argmax())
 
-    def estimate(kept: Flags) -> Floats:
-        own = np.array([_share(table[:, kept]) for table in tables])
+    def estimate(included: Flags) -> Floats:
+        own = np.array([_share(table[:, included]) for table in tables])
         return np.concatenate([own, own[best] - own])
 
     middle = np.concatenate([shares, shares[best] - shares])

@@ -286,8 +286,8 @@ class Past:
             .group_by(*own, c.team, c.tags, "day_us")
         )
         with self._connection() as connection:
-            found = [dict(row._mapping) for row in connection.execute(query)]
-        return [StatedCost(day=each.pop("day_us") // US_PER_DAY, **each) for each in found]
+            rows = [dict(row._mapping) for row in connection.execute(query)]
+        return [StatedCost(day=each.pop("day_us") // US_PER_DAY, **each) for each in rows]
 
     def sessions(self, since: datetime, until: datetime) -> list[LoggedSession]:
         """Return the sessions of calls that came in from `since` until before `until`, the latest
@@ -316,11 +316,11 @@ class Past:
                 spent[session].append(each)
             sessions = []
             for session, client, route, *numbers in connection.execute(query):
-                named = dict(zip([*columns][2:], map(int, numbers), strict=True))
-                named["ended_us"] //= 1000
+                fields = dict(zip([*columns][2:], map(int, numbers), strict=True))
+                fields["ended_us"] //= 1000
                 own = session_id(session), spent[session]
                 sessions.append(
-                    LoggedSession(id=own[0], client=client, route=route, spent=own[1], **named)
+                    LoggedSession(id=own[0], client=client, route=route, spent=own[1], **fields)
                 )
         return sorted(sessions, key=lambda each: each.began_us, reverse=True)
 

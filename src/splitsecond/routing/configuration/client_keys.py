@@ -53,9 +53,9 @@ def _limits(config: KeyConfig | TeamConfig) -> dict[str, Any]:
     return {name: getattr(config, name) for name in Limits.__struct_fields__}
 
 
-def session_budget(place: str, given: SessionLimits) -> SessionBudget | None:
-    if given.usd_per_session is None and given.turns_per_session is None:
-        if given.at_limit is not None:
+def session_budget(place: str, limits: SessionLimits) -> SessionBudget | None:
+    if limits.usd_per_session is None and limits.turns_per_session is None:
+        if limits.at_limit is not None:
             raise bad(
                 f"{place}.at_limit",
                 "at_limit has no effect without a budget of sessions",
@@ -63,9 +63,9 @@ def session_budget(place: str, given: SessionLimits) -> SessionBudget | None:
             )
         return None
     return SessionBudget(
-        usd=given.usd_per_session,
-        turns=given.turns_per_session,
-        at_limit=given.at_limit or "stop",
+        usd=limits.usd_per_session,
+        turns=limits.turns_per_session,
+        at_limit=limits.at_limit or "stop",
     )
 
 

@@ -272,8 +272,8 @@ def _route(name: str, entry: Any) -> RouteConfig:
         raise bad(
             f"routes.{name}", "a route's name has letters, digits, dots and dashes only, at most 64"
         )
-    given = {"policy": entry} if isinstance(entry, str) else entry
-    return shaped(f"routes.{name}", given, RouteConfig)
+    route = {"policy": entry} if isinstance(entry, str) else entry
+    return shaped(f"routes.{name}", route, RouteConfig)
 
 
 def _policy(name: str, route: RouteConfig, own: Mapping[str, Policy]) -> Expression:

@@ -91,11 +91,7 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
         messages.mark_end([] if mark == "end" else system, body["messages"])
     leave_out(call, fields, "seed")
     _refuse_sampling(fields)
-    if (stop := chat_form.stop_list(fields)) is not None:
-        body["stop_sequences"] = stop
-        for text in stop if isinstance(stop, list) else ():
-            if isinstance(text, str) and not text.strip():
-                raise not_translatable(f"stop {short(text)}", "Anthropic", _STOP_HINT)
+    body |= _stop(fields)
     if (
         tier := chat_form.mapped_field(fields, "service_tier", _SERVICE_TIERS, "Anthropic")
     ) is not None:
@@ -123,6 +119,14 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
         call.notes.added[""] = f"max_tokens={limit}"
     body["max_tokens"] = limit
     return _request(body, model, quirks, streamed)
+
+
+def _stop(fields: Fields) -> Fields:
+    stop = chat_form.stop_list(fields)
+    for text in stop if isinstance(stop, list) else ():
+        if isinstance(text, str) and not text.strip():
+            raise not_translatable(f"stop {short(text)}", "Anthropic", _STOP_HINT)
+    return {} if stop is None else {"stop_sequences": stop}
 
 
 def _metadata(fields: Fields) -> Fields:

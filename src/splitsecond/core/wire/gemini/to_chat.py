@@ -89,8 +89,8 @@ class _Conversation(Struct):
         if texts:
             self.messages.append({"role": "system", "content": "\n".join(texts)})
 
-    def add_turns(self, given: Any) -> None:
-        turns = _listed(given)
+    def add_turns(self, contents: Any) -> None:
+        turns = _listed(contents)
         if not isinstance(turns, list) or not turns:
             raise CallerFault("contents must be a list of at least one turn")
         for number, turn in enumerate(turns):
@@ -200,8 +200,8 @@ def _unknown(part: Fields, place: str) -> CallerFault:
     return not_translatable(f"{place}, a part with {', '.join(part) or 'nothing'},", "a chat")
 
 
-def _tools(given: Any, config: Any) -> Fields:
-    tools = _listed(given) or []
+def _tools(value: Any, config: Any) -> Fields:
+    tools = _listed(value) or []
     if not isinstance(tools, list):
         raise CallerFault(f"tools must be a list, got {short(tools)}")
     functions = [
@@ -258,24 +258,24 @@ def json_schema(schema: Any) -> Any:
     """Return Google's `schema`, a subset of OpenAPI's with types in capitals, as JSON schema."""
     if not isinstance(schema, dict):
         return schema
-    made: Fields = {}
+    result: Fields = {}
     for name, value in schema.items():
         match _camel_name(name), value:
             case "type", str():
-                made["type"] = value.lower()
+                result["type"] = value.lower()
             case "properties", dict():
-                made["properties"] = {key: json_schema(each) for key, each in value.items()}
+                result["properties"] = {key: json_schema(each) for key, each in value.items()}
             case ("items" | "additionalProperties") as field, dict():
-                made[field] = json_schema(value)
+                result[field] = json_schema(value)
             case "anyOf", list():
-                made["anyOf"] = [json_schema(each) for each in value]
+                result["anyOf"] = [json_schema(each) for each in value]
             case "nullable" | "propertyOrdering", _:
                 pass
             case field, _:
-                made[field] = value
-    if schema.get("nullable") and isinstance(made.get("type"), str):
-        made["type"] = [made["type"], "null"]
-    return made
+                result[field] = value
+    if schema.get("nullable") and isinstance(result.get("type"), str):
+        result["type"] = [result["type"], "null"]
+    return result
 
 
 def _config(call: Call, config: Fields) -> Fields:
