@@ -122,8 +122,14 @@ def test_a_stop_sequence_of_whitespace_is_refused_for_anthropic() -> None:
 def test_the_schema_of_a_tool_has_a_type_at_anthropic(schema: Any) -> None:
     tool = {"type": "function", "function": {"name": "f", "parameters": schema}}
     body, _ = sent("anthropic", messages=[USER], tools=[tool])
-    made = {"type": "object", "properties": (schema or {}).get("properties", {})}
-    assert body["tools"] == [{"name": "f", "input_schema": made}]
+    typed = {"type": "object", "properties": (schema or {}).get("properties", {})}
+    assert body["tools"] == [{"name": "f", "input_schema": typed}]
+
+
+def test_a_schema_that_is_no_object_is_anthropics_to_refuse() -> None:
+    tool = {"type": "function", "function": {"name": "f", "parameters": 1}}
+    body, _ = sent("anthropic", messages=[USER], tools=[tool])
+    assert body["tools"] == [{"name": "f", "input_schema": 1}]
 
 
 def test_unknown_fields_of_a_text_are_left_out_at_anthropic() -> None:

@@ -246,7 +246,9 @@ def _tool(tool: Any) -> Fields:
             function = {key: value for key, value in tool["function"].items() if value is not None}
             schema = function.pop("parameters", None) or {"properties": {}}
             own = {key: value for key, value in tool.items() if key not in ("type", "function")}
-            return {**function, "input_schema": {"type": "object", **schema}, **own}
+            if isinstance(schema, dict):
+                schema = {"type": "object", **schema}
+            return {**function, "input_schema": schema, **own}
         case {"type": "function"} | {"type": "custom", "custom": _}:
             raise not_translatable(f"the tool {short(tool)}", "Anthropic")
         case dict():
