@@ -4,6 +4,7 @@ import socket
 import sys
 
 import pytest
+from tests.waiting import until
 
 from splitsecond.core import clock
 from splitsecond.core.transport.kernel import stamping
@@ -18,6 +19,8 @@ def test_accepted_connection_records_the_receive_time() -> None:
         socket.create_connection(listening.getsockname()) as client,
         listening.accept()[0] as accepted,
     ):
+        # the kernel takes a while to begin
+        until(lambda: _stamped(client, accepted), "the kernel does not stamp")
         before = clock.now_ns()
         client.sendall(b"x")
         delivered = clock.now_ns()
@@ -28,6 +31,12 @@ def test_accepted_connection_records_the_receive_time() -> None:
         received_ns = StampedSocket.received_ns[accepted.fileno()]
         # a busy kernel may take a while to deliver it
         assert before - clock.NS_PER_MS < received_ns < before_read
+
+
+def _stamped(client: socket.socket, accepted: socket.socket) -> bool:
+    client.sendall(b"w")
+    accepted.recv(10)
+    return accepted.fileno() in StampedSocket.received_ns
 
 
 def test_reused_descriptor_has_no_time_of_the_old_connection() -> None:

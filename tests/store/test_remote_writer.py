@@ -224,21 +224,22 @@ def test_ending_process_saves_more_records_than_its_queue_holds(
 ) -> None:
     """A gateway is killed while the database is away: its workers have sent more than the process
     reads at once."""
-    monkeypatch.setattr(log_receiver, "MAX_UNSETTLED", 4)
-    monkeypatch.setattr(database, "BUSY_S", 0.01)
-    monkeypatch.setattr(writer, "CLOSE_S", 0.1)
     frames = [
         LENGTH.pack(RECORD | len(data)) + data
         for data in map(msgspec.msgpack.encode, map(answered, range(20)))
     ]
-    with contextlib.ExitStack() as stack, process(url, tmp_path / "log") as log:
-        stack.enter_context(locked(tmp_path / "log.db"))
-        worker = stack.enter_context(socket.socket(socket.AF_UNIX))
-        worker.connect(str(tmp_path / "log"))
-        worker.sendall(b"".join(frames[:5]))
-        until(lambda: log.failing, "the log does not fail")
-        worker.sendall(b"".join(frames[5:]))
-        worker.shutdown(socket.SHUT_WR)
+    with monkeypatch.context() as impatient:
+        impatient.setattr(log_receiver, "MAX_UNSETTLED", 4)
+        impatient.setattr(database, "BUSY_S", 0.01)
+        impatient.setattr(writer, "CLOSE_S", 0.1)
+        with contextlib.ExitStack() as stack, process(url, tmp_path / "log") as log:
+            stack.enter_context(locked(tmp_path / "log.db"))
+            worker = stack.enter_context(socket.socket(socket.AF_UNIX))
+            worker.connect(str(tmp_path / "log"))
+            worker.sendall(b"".join(frames[:5]))
+            until(lambda: log.failing, "the log does not fail")
+            worker.sendall(b"".join(frames[5:]))
+            worker.shutdown(socket.SHUT_WR)
     (file,) = tmp_path.glob("log.db.unwritten-*")
     with process(url, tmp_path / "log"):
         until(lambda: not file.exists(), "what is in the file is not written")
