@@ -178,7 +178,7 @@ def test_aiperf_file_has_the_figures_that_it_states() -> None:
 
 
 def guidellm_0_3(**fields: Any) -> dict[str, Any]:
-    """Return a result in the format of GuideLLM 0.2 and 0.3: 12 requests, one of which failed."""
+    """Return a result in the format of GuideLLM 0.2 and 0.3: 12 requests; one failed."""
     requests = [
         {
             "scheduler_info": {"targeted_start_time": 1000.0 + number},

@@ -309,16 +309,6 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.first_token_ns - self.sent_ns
 
     @property
-    def ttft_written_ns(self) -> int | None:
-        """Time to first token from when the last byte of the request was written."""
-        since_ns = self.sent_ns if self.written_ns is None else self.written_ns
-        return (
-            None
-            if self.first_token_ns is None or since_ns is None
-            else self.first_token_ns - since_ns
-        )
-
-    @property
     def ttft_ms(self) -> float | None:
         return _ms(self.ttft_ns)
 

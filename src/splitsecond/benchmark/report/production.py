@@ -8,12 +8,12 @@ from rich.table import Table
 from rich.text import Text
 
 from splitsecond.benchmark.report.tables import (
-    MORE_THAN_ANY_CONSOLE,
     SHORTEST_NAME,
     add_columns,
     name_text,
     print_left_out,
     print_table,
+    room_left,
 )
 from splitsecond.core.money.cost import usd, usd_or_free
 from splitsecond.core.pages.figure_cells import MISSING, FigureCell, cell, number, share
@@ -118,12 +118,11 @@ def print_fitting(
 def _fitting(console: Console, table: DrawTable, fewer: Sequence[str]) -> Table:
     """Return the first table that fits the console. Names are broken only if they do not fit
     otherwise."""
-    unlimited = console.options.update(max_width=MORE_THAN_ANY_CONSOLE)
     for name_width, left_out, beside in product(
         (0, SHORTEST_NAME), range(len(fewer) + 1), (True, False)
     ):
         candidate = table(frozenset(fewer[:left_out]), beside, name_width)
-        room = console.width - console.measure(candidate, options=unlimited).maximum
+        room = room_left(console, [candidate])
         if room >= 0:
             break
     if name_width and room > 0:

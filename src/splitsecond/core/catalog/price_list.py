@@ -7,6 +7,7 @@ happens at the first use.
 
 from datetime import date
 from functools import cache
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from splitsecond.core import clock
@@ -27,29 +28,25 @@ _KINDS = {
 
 
 @cache
-def _import() -> None:
+def _library() -> ModuleType:
     with loading():
-        from genai_prices.data_snapshot import get_snapshot
+        from genai_prices import data_snapshot
 
-        get_snapshot()
+        data_snapshot.get_snapshot()
+    return data_snapshot
 
 
 def listed_model(provider: str, model: str) -> CatalogModel:
-    _import()
-    from genai_prices.data_snapshot import get_snapshot
-
     try:
-        _, entry = get_snapshot().find_provider_model(model, None, provider, None)
+        _, entry = _library().get_snapshot().find_provider_model(model, None, provider, None)
     except LookupError:
         return CatalogModel()
     return CatalogModel(price=_price(entry, _as_of()), context_tokens=entry.context_window)
 
 
 def models(provider: str) -> dict[str, CatalogModel]:
-    _import()
-    from genai_prices.data_snapshot import find_provider_by_id, get_snapshot
-
-    entry = find_provider_by_id(get_snapshot().providers, provider)
+    library = _library()
+    entry = library.find_provider_by_id(library.get_snapshot().providers, provider)
     current = [model for model in (entry.models if entry else ()) if not model.deprecated]
     as_of = _as_of()
     priced = [

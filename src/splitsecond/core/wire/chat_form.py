@@ -229,13 +229,13 @@ def chat_messages(
         raise CallerFault(f"messages: {error}") from None
     if not messages:
         raise CallerFault("the request has no messages")
-    own_names = {*_OPENAI_FIELDS, *own}
+    defined = {*_OPENAI_FIELDS, *own}
     for number, (message, fields) in enumerate(zip(messages, value, strict=True)):
         _check(message, f"messages[{number}]", api_format)
         _standardize(call, message, own)
         message.native = {name: fields[name] for name in own if name in fields}
-        if not fields.keys() <= own_names:
-            leave_out_unknown(call, fields, own_names)
+        if not fields.keys() <= defined:
+            leave_out_unknown(call, fields, defined)
     if system_apart and all(message.role == "system" for message in messages):
         messages[-1].role = "user"
     return messages

@@ -157,7 +157,7 @@ class Decoder:
         return self._sse.between_events and self._is_whole(marker=False)
 
     def _read_counts(self, data: Raw | bytes, decode: Callable[[Any], T]) -> T | None:
-        """Return a report of token counts; None if there is none, or its counts are no counts."""
+        """Return a report of token counts; None if there is none or it is invalid."""
         if data in NOTHING:
             return None
         try:

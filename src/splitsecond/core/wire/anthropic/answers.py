@@ -61,8 +61,8 @@ def _stop_reason(finish: str, *, refused: bool) -> str:
 class StreamWriter(AnswerWriter):
     """Writer of one answer: see `AnswerWriter`. There is one choice.
 
-    A block begins with the first token of its kind and ends with the first of another. Finish
-    reason and usage share an event, which comes with `usage`, or with `done` if there is none.
+    A block begins with the first token of its kind and ends with the first of another. One event
+    has the finish reason and the usage: `usage` returns it, or `done` if there is no usage.
     """
 
     def __init__(self, operation: Operation, model: str, *, id: str, created: int) -> None:

@@ -76,7 +76,7 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
 def output_address(body: bytes) -> str:
     """Return the URL of a prediction's output stream, from the response to its creation.
 
-    Raises `ProviderFault` if there is none: it has failed already, or its model does not stream.
+    Raises `ProviderFault` if the prediction has already failed, or its model cannot stream.
     """
     try:
         prediction = decode_prediction(body)
